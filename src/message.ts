@@ -105,7 +105,8 @@ export function callsOf(message: AssistantMessage): ToolCall[] {
 }
 
 export function addUsage(a: Usage, b: Usage): Usage {
-  const sum = (x?: number, y?: number) => x === undefined && y === undefined ? undefined : (x ?? 0) + (y ?? 0);
+  const sum = (x?: number, y?: number) =>
+    x === undefined && y === undefined ? undefined : (x ?? 0) + (y ?? 0);
   const cached = sum(a.cached, b.cached), reasoning = sum(a.reasoning, b.reasoning);
   return {
     input: a.input + b.input,

@@ -1,0 +1,130 @@
+/**
+ * The entries of a thread's log. The log is transcript, journal and event stream in one: the state of a run is a fold over it
+ * (`transcript.ts`), its events are a projection of it (`event.ts`).
+ *
+ * An entry is one header line, `kind run path n id`, and a body, JSON text. Stores may read and write headers, never bodies: so what
+ * comes back is what went in, byte for byte (DESIGN rule 6).
+ *
+ * Paths. The outermost loop is ".". Its turn 3's first call is "3.0". The loop that an agentic function opened there under the key
+ * "facts" is "3.0/facts", that loop's calls are "3.0/facts/1.0". A call's identity is (run, path), never the vendor's id (rule 5).
+ */
+import type { AssistantMessage, ToolMessage, UserMessage } from "./message.ts";
+import type { FinishReason, RunError, WaitingCall } from "./run.ts";
+import { FatalError } from "./errors.ts";
+
+export type MailKind = "steering" | "follow_up";
+
+/** What each kind's body holds. */
+export interface Bodies {
+  /** A run begins. */
+  start: { at: number };
+  /** A slice begins; n counts them. */
+  slice: { at: number };
+  /** Mail waits in the mailbox; id is its message id. */
+  queued: { kind: MailKind; at: number };
+  /** Waiting mail was taken back by its sender; id is its message id. */
+  withdrawn: Record<string, never>;
+  /** A user message; path is the frame that took it. A prompt is the first of its run. */
+  user: Omit<UserMessage, "role" | "id">;
+  /** Turn n begins, so a model call is permitted; `ended` says what the turn before it held. */
+  turn: { ended?: { message: string; results: string[] } };
+  /** The model's message of turn n. */
+  assistant: Omit<AssistantMessage, "role" | "id">;
+  /** A model call failed and will be tried again, not before `until`; n counts the failures of this turn. */
+  retry: { code: string; message: string; until: number };
+  /** A tool call is permitted to run; path is the call's. `key` is handed to the tool as idempotencyKey. */
+  call: { key: string; at: number };
+  /** A call waits. */
+  wait: { for: WaitFor; until: number; reason?: string };
+  /** The answer to a waiting call. */
+  answer: Answer;
+  /** A call's result. `ran` says that the tool's body did run; `unknown` that nobody knows what became of it. */
+  result: Omit<ToolMessage, "role" | "id" | "toolCallId"> & { ran?: boolean; unknown?: boolean };
+  /** A nested loop opens; path is its frame. */
+  enter: { fingerprint: string; options: unknown };
+  /** What a step of an agentic function returned; path is the call's path and the step's name. `value` undefined: nothing. */
+  step: { value?: unknown };
+  /** A nested loop ended. */
+  return: { text: string; finishReason: FinishReason; ended?: { message: string; results: string[] } };
+  /** A listener should know of this. */
+  warning: { code: string; message: string };
+  /** A slice ends and the run goes on later. */
+  pause: { status: "queued" | "waiting"; wakeAt?: number; waitingFor?: WaitingCall[] };
+  /** The run is over. */
+  end: {
+    status: "completed" | "failed" | "cancelled";
+    finishReason?: FinishReason;
+    error?: RunError;
+    ended?: { message: string; results: string[] };
+    at: number;
+  };
+}
+
+/** time: until a moment. answer: the answer is the call's result. approval: the call runs once it is approved. */
+export type WaitFor = "time" | "answer" | "approval";
+export type Answer = { content: string; isError?: boolean } | { approve: boolean; reason?: string };
+
+export type Kind = keyof Bodies;
+export type EntryOf<K extends Kind> = {
+  kind: K;
+  run: string;
+  path: string;
+  n: number;
+  id: string;
+  body: Bodies[K];
+};
+export type Entry = { [K in Kind]: EntryOf<K> }[Kind];
+
+/** Writes an entry. `path` and `id` must hold no white space; "-" stands for no id. */
+export function encode<K extends Kind>(
+  kind: K,
+  run: string,
+  path: string,
+  body: Bodies[K],
+  { n = 0, id = "-" }: { n?: number; id?: string } = {},
+): string {
+  return `${kind} ${run} ${path} ${n} ${id}\n${JSON.stringify(body)}`;
+}
+
+/** Reads an entry. Throws FatalError at anything that this version did not write. */
+export function decode(text: string): Entry {
+  const cut = text.indexOf("\n");
+  const [kind, run, path, n, id] = text.slice(0, cut).split(" ");
+  if (cut < 0 || !run || !path || !id) {
+    throw new FatalError(
+      "schema",
+      `Read the log: expected "kind run path n id", found "${text.slice(0, 80)}"`,
+    );
+  }
+  return { kind, run, path, n: Number(n), id, body: JSON.parse(text.slice(cut + 1)) } as Entry;
+}
+
+/** Where the outermost loop lives. */
+export const root = ".";
+
+export function callPath(frame: string, turn: number, index: number): string {
+  return `${frame === root ? "" : frame + "/"}${turn}.${index}`;
+}
+
+/** The frame a call belongs to: of "3.0/facts/1.0" it is "3.0/facts", of "3.0" the root. */
+export function frameOf(call: string): string {
+  const cut = call.lastIndexOf("/");
+  return cut < 0 ? root : call.slice(0, cut);
+}
+
+/** The path of a nested frame or step: keys are spelled so that they hold neither "/" nor white space. */
+export function childPath(call: string, key: string): string {
+  return `${call}/${encodeURIComponent(key)}`;
+}
+
+/**
+ * Pawl's own id of a call, and of an assistant message where `path` is its frame and turn: unique in the thread, in letters, digits, "-"
+ * and "_", so that every vendor takes it.
+ */
+export function publicId(run: string, path: string): string {
+  const spelled = path.replace(
+    /[^A-Za-z0-9]/g,
+    (c) => c === "." ? "-" : c === "/" ? "_" : `-${c.charCodeAt(0).toString(16)}-`,
+  );
+  return `${run.slice(run.indexOf("~") + 1)}-${spelled}`;
+}

@@ -1,0 +1,128 @@
+/** A run, seen from outside and from inside: its settings, its counters, its end. */
+import type { Json, Usage } from "./message.ts";
+import type { WaitFor } from "./entry.ts";
+import { InputError } from "./errors.ts";
+
+export type Status = "queued" | "running" | "waiting" | "completed" | "failed" | "cancelled";
+export type FinishReason = "stop" | "max_iterations" | "length" | "refusal" | "terminated" | "choice";
+
+/** `code` is stable: auth, rate_limit, overloaded, quota, bad_request, network, attempts, … */
+export interface RunError {
+  code: string;
+  message: string;
+}
+
+export type ToolChoice = "auto" | "required" | "none" | { type: "function"; name: string };
+
+/** A tool that the client runs: a call to it waits until the client answers. `parameters` is JSON Schema. */
+export interface ClientTool {
+  name: string;
+  description: string;
+  parameters: { [key: string]: Json };
+}
+
+/** What a run was started with. Stored once, as JSON. */
+export interface Settings {
+  /** "vendor/model"; absent: the deployment's default. */
+  model?: string;
+  system?: string;
+  /** Names from the registry, or client tools. Absent: all that are registered. Empty: none. */
+  tools?: (string | ClientTool)[];
+  toolset?: string;
+  toolsSource?: string;
+  toolsAllow?: string[];
+  toolsDeny?: string[];
+  toolChoice?: ToolChoice;
+  /** "first" (default): a forced choice holds until one call has run. "every": for each turn. */
+  toolChoiceScope?: "first" | "every";
+  parallelToolCalls?: boolean;
+  /** 1..50, default 20: turns of the whole run. */
+  maxIterations?: number;
+  choices?: Json;
+  /** "now" (default): steering skips the calls that have not begun. "after_batch": it waits for the batch. */
+  steering?: "now" | "after_batch";
+  /** How much of the mailbox one look takes. */
+  steeringMode?: "one_at_a_time" | "all";
+  followUpMode?: "one_at_a_time" | "all";
+  callbackUrl?: string;
+  metadata?: { [key: string]: Json };
+  limits?: { [key: string]: Json };
+}
+
+/** What is stored beside the settings when a run is made. */
+export interface Stored {
+  v: 1;
+  settings: Settings;
+  createdAt: number;
+}
+
+/** What a run counts, durably: a new slice goes on from here (DESIGN rule 7). At most 4 KB as JSON. */
+export interface Progress {
+  iterations: number;
+  slices: number;
+  usage: Usage;
+  /** Model calls whose usage never came back, because the slice died or the run was cancelled meanwhile. */
+  unaccounted?: number;
+  updatedAt: number;
+  waitingFor?: WaitingCall[];
+}
+
+export interface WaitingCall {
+  toolCallId: string;
+  name: string;
+  for: WaitFor;
+  until: number;
+  reason?: string;
+}
+
+/** How a run ended; stored once, as JSON. */
+export interface Ending extends Progress {
+  finishReason?: FinishReason;
+  text?: string;
+  choice?: Json;
+  error?: RunError;
+}
+
+export const noProgress: Progress = {
+  iterations: 0,
+  slices: 0,
+  usage: { input: 0, output: 0 },
+  updatedAt: 0,
+};
+
+export function isActive(status: Status): status is "queued" | "running" | "waiting" {
+  return status === "queued" || status === "running" || status === "waiting";
+}
+
+/** Limits of turns: default 20, clamped to 1..50. */
+export function maxIterations(settings: Settings): number {
+  return Math.max(1, Math.min(50, Math.trunc(settings.maxIterations ?? 20)));
+}
+
+/** Ids of threads that a client may choose (CASES H08). "~" separates tenant, thread and run, so no two of them can share a key. */
+const threadPattern = /^[A-Za-z0-9_.:-]{1,128}$/;
+
+/** The store's name of a tenant's thread. */
+export function threadKey(tenant: string, thread: string): string {
+  if (!threadPattern.test(thread)) {
+    throw new InputError(
+      "bad_input",
+      `thread: expected 1 to 128 of A-Z a-z 0-9 _ . : -, got ${JSON.stringify(thread.slice(0, 40))}`,
+    );
+  }
+  return `${tenant}~${thread}`;
+}
+
+/** A run's id holds its thread's. Returns the store's name of that thread; an id that cannot exist is "not_found". */
+export function threadOfRun(tenant: string, run: string): string {
+  const cut = run.indexOf("~");
+  if (cut < 0 || !threadPattern.test(run.slice(0, cut)) || !/^[a-z0-9]{1,32}$/.test(run.slice(cut + 1))) {
+    throw new InputError("not_found", "There is no such run");
+  }
+  return threadKey(tenant, run.slice(0, cut));
+}
+
+/** The id of a thread as its tenant knows it. */
+export function publicThread(key: string): string {
+  return key.slice(key.indexOf("~") + 1);
+}

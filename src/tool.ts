@@ -1,0 +1,106 @@
+/** A tool: what the model may call, and what runs when it does. */
+import type * as z from "zod";
+import type { WaitFor } from "./entry.ts";
+import type { Json, UserBlock } from "./message.ts";
+import type { Settings } from "./run.ts";
+
+/** JSON Schema of type object, or a zod object. */
+export type Parameters = z.ZodType | { [key: string]: Json };
+
+export interface ToolContext {
+  /** Aborts when the run is cancelled or its slice is cut. */
+  signal: AbortSignal;
+  /**
+   * The identity of this call's effect. The same when the call runs again after a crash (`replay: "safe"`), and when the model repeats a
+   * call whose outcome is unknown.
+   */
+  idempotencyKey: string;
+  toolCallId: string;
+  run: string;
+  thread: string;
+  /** Tells watchers how it goes. Calls after the tool has settled are ignored. */
+  onUpdate(text: string): void;
+  /** The platform's fetch, counted against the slice's subrequests. */
+  fetch: typeof fetch;
+}
+
+/** What the body of an agentic function gets besides. Both are found in the log when the body runs again from its start. */
+export interface AgenticContext extends ToolContext {
+  /** Opens a nested loop and answers its text. Nested calls that are open at the same time need different keys. */
+  exec(content: string | UserBlock[], options?: ExecOptions): Promise<string>;
+  /** Runs `body` once and records what it returned (JSON). At least once: it is recorded after it ran. */
+  step<T>(name: string, body: () => Promise<T> | T): Promise<T>;
+}
+
+export interface ExecOptions extends
+  Pick<
+    Settings,
+    | "model"
+    | "system"
+    | "toolset"
+    | "toolsSource"
+    | "toolsAllow"
+    | "toolsDeny"
+    | "toolChoice"
+    | "toolChoiceScope"
+    | "parallelToolCalls"
+    | "maxIterations"
+    | "steering"
+  > {
+  /** Names from the outer menu; it only narrows. [] for none. */
+  tools?: string[];
+  key?: string;
+}
+
+/** What a call waits for before it runs, and the moment (Unix ms) at which the wait is over in any case. */
+export interface Wait {
+  for: WaitFor;
+  until: number;
+  reason?: string;
+}
+
+/** A tool whose arguments have been checked; the form in which the loop knows all tools. */
+export interface Tool {
+  name: string;
+  description: string;
+  parameters: Parameters;
+  /** What a crash in the middle of a call means: "safe" runs it again, "never" (default) tells the model that the outcome is unknown. */
+  replay?: "safe" | "never";
+  /** Neighbouring calls of parallel tools may overlap. */
+  parallel?: boolean;
+  timeoutMs?: number;
+  /** Durable waiting before the call runs: the run holds no function meanwhile. Undefined: no wait. */
+  wait?(args: any, now: number): Wait | undefined;
+  /** The body calls `exec` and `step` and is run again from its start in each slice. */
+  agentic?: boolean;
+  /** Returns a string, or a value that becomes JSON, or a `ToolOutput`; may throw: the model gets the error. */
+  execute(args: any, context: AgenticContext): unknown;
+}
+
+/** A result that says more than text. Any other value that a tool returns is text or becomes JSON. */
+export class ToolOutput {
+  constructor(readonly content: string | UserBlock[], readonly isError = false) {}
+}
+
+type Input<P> = P extends z.ZodType ? z.output<P> : { [key: string]: any };
+
+/** Defines a tool; `execute` receives what its zod schema puts out. */
+export function defineTool<const P extends Parameters>(
+  tool: Omit<Tool, "parameters" | "execute" | "agentic" | "wait"> & {
+    parameters: P;
+    wait?(args: Input<P>, now: number): Wait | undefined;
+    execute(args: Input<P>, context: ToolContext): unknown;
+  },
+): Tool {
+  return tool as unknown as Tool;
+}
+
+/** Defines a tool whose body may itself call models: its progress survives slices and crashes by replay (DESIGN §3). */
+export function agenticFunction<const P extends Parameters>(
+  tool: Omit<Tool, "parameters" | "execute" | "agentic" | "wait" | "replay"> & {
+    parameters: P;
+    execute(args: Input<P>, context: AgenticContext): unknown;
+  },
+): Tool {
+  return { ...tool, agentic: true, replay: "safe" } as unknown as Tool;
+}
