@@ -1,0 +1,102 @@
+/** What can be done to runs from outside: the HTTP face, the library face and the command line all stand on these. */
+import type { Answer, MailKind } from "./entry.ts";
+import type { Placed } from "./event.ts";
+import type { Json, Message, UserBlock } from "./message.ts";
+import type { Delivery } from "./queue.ts";
+import type { FinishReason, RunError, Settings, Status, WaitingCall } from "./run.ts";
+import type { Tool } from "./tool.ts";
+import type { Usage } from "./message.ts";
+
+export type Content = string | UserBlock[];
+
+/** An idempotency key, and a hash of what it came with: another hash under the same key is a conflict. */
+export interface Key {
+  name: string;
+  hash: string;
+}
+
+export interface StartOptions {
+  /** Absent: a new thread; with a key, one derived from it, so that a repeat finds it. */
+  thread?: string;
+  /** What to do when the thread has an active run. */
+  ifBusy?: "steer" | "follow_up" | "reject" | "interrupt";
+  source?: string;
+  key?: Key;
+}
+
+/** What was accepted, durably. */
+export interface Accepted {
+  /** The run that will see it. */
+  run: string;
+  thread: string;
+  status: Status;
+  messageId: string;
+}
+
+export interface RunView {
+  id: string;
+  thread: string;
+  status: Status;
+  finishReason?: FinishReason;
+  text?: string;
+  choice?: Json;
+  error?: RunError;
+  iterations: number;
+  slices: number;
+  usage: Usage;
+  waitingFor?: WaitingCall[];
+  successor?: string;
+  createdAt: number;
+  updatedAt: number;
+  metadata: { [key: string]: Json };
+}
+
+/**
+ * Every verb throws InputError when the caller is at fault: "not_found" for what is unknown or another tenant's, "conflict" where the
+ * state does not allow it, "unavailable" when nothing was accepted and the same call should be made again.
+ */
+export interface Verbs {
+  start(tenant: string, content: Content, settings: Settings, options?: StartOptions): Promise<Accepted>;
+  /** To the thread's active run, else to a new one with the settings of `run`. */
+  send(tenant: string, run: string, kind: MailKind, content: Content, key?: Key): Promise<Accepted>;
+  /** Again for a cancelled run: the same. Conflict when it ended otherwise. */
+  cancel(tenant: string, run: string): Promise<RunView>;
+  /** Answers a waiting call. `repeat`: it was answered before. Conflict when it is closed; not_found when there never was such a call. */
+  resolve(
+    tenant: string,
+    run: string,
+    toolCallId: string,
+    answer: Answer,
+    key?: Key,
+  ): Promise<{ repeat: boolean; run: RunView }>;
+  run(tenant: string, run: string): Promise<RunView>;
+  /** The run once it has ended or waits, at the latest after `ms`. */
+  settled(tenant: string, run: string, ms: number, signal?: AbortSignal): Promise<RunView>;
+  /** Newest first. `next` is the `after` of the next page. */
+  runs(
+    tenant: string,
+    options: { status?: Status; limit: number; after?: string },
+  ): Promise<{ runs: RunView[]; next?: string }>;
+  /** Of a run, or of a whole thread; `next` is the `after` of the next page. */
+  messages(
+    tenant: string,
+    of: { run: string } | { thread: string },
+    options?: { after?: string; limit?: number; frame?: string },
+  ): Promise<{ messages: Message[]; next?: string }>;
+  /**
+   * Events after the id `after`, each once; an id that cannot be honoured gets one `resync`. Ends after `agent_end`, when `signal`
+   * aborts, or after some minutes with the run going on.
+   */
+  events(
+    tenant: string,
+    run: string,
+    options: { after?: string; signal: AbortSignal },
+  ): AsyncIterable<Placed>;
+  delete(tenant: string, thread: string): Promise<void>;
+  /** The tools a run with these settings would get. */
+  menu(settings: Settings): Tool[];
+  /** Advances a run by one slice. Resolves when the delivery may be acknowledged; throws RetryableError when it must come again. */
+  deliver(delivery: Delivery, message: string): Promise<void>;
+  /** Publishes again what should have come and did not; answers how many. */
+  sweep(): Promise<number>;
+}
