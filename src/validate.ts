@@ -1,0 +1,215 @@
+/**
+ * The arguments of tools: the JSON Schema that a model is shown, and the check of what it sent. Which tools there are and which call is
+ * run is decided elsewhere. Everything here interprets: generated code is forbidden on Workers.
+ */
+import * as z from "zod";
+import { dereference, type Schema, type SchemaDraft, validate } from "@cfworker/json-schema";
+import { coerce, fits, isObject, type Rules } from "./coercion.ts";
+import { InputError, messageOf } from "./errors.ts";
+import type { Json } from "./message.ts";
+import { cheap } from "./pattern.ts";
+import type { Parameters, Tool } from "./tool.ts";
+
+type JsonSchema = { [key: string]: Json };
+type Path = readonly PropertyKey[];
+/** A JSON Schema, and the same as `check` uses it. */
+interface Known extends Rules {
+  shown: JsonSchema;
+}
+
+interface Problem {
+  path: Path;
+  text: string;
+}
+
+/**
+ * The JSON Schema of a tool's arguments: always of type object, with `properties`, without `$schema`. Fields that may be left out are not
+ * required, also when they have a default (CASES C02); zod dates are date-time strings. What JSON Schema cannot say, or what could not be
+ * checked later, is an InputError that names the tool and the parameter.
+ */
+export function schemaOf(parameters: Parameters, tool?: string): JsonSchema {
+  return structuredClone(rulesOf(parameters, tool).shown);
+}
+
+/**
+ * What the tool gets, if `args` suit its parameters; else what is wrong with them, for the model to act on. Arguments that do not suit are
+ * tried once more in the types that were asked for: "7" for 7, JSON text for an array. What a schema takes as it is stays as it is. A zod
+ * tool gets what its schema puts out.
+ */
+export function check(
+  tool: Tool,
+  args: unknown,
+): { ok: true; args: unknown } | { ok: false; message: string } {
+  let problems: Problem[];
+  try {
+    // A copy, because the arguments also stand in the transcript, which no tool may change.
+    const given = args === undefined ? {} : structuredClone(args);
+    const rules = rulesOf(tool.parameters, tool.name);
+    const checked = isZod(tool.parameters)
+      ? checkZod(tool.parameters, given, rules)
+      : checkJson(given, rules);
+    if ("args" in checked) return { ok: true, args: checked.args };
+    problems = checked.problems;
+  } catch (thrown) {
+    // A refinement of the author's that throws, or nesting deeper than the stack: the call fails, not the run.
+    problems = [{ path: [], text: `cannot be checked: ${messageOf(thrown)}` }];
+  }
+  const lines = problems.slice(0, 20).map(({ path, text }) => `- ${spell(path)}: ${text.slice(0, 300)}`);
+  return { ok: false, message: [`Invalid arguments for tool "${tool.name}":`, ...new Set(lines)].join("\n") };
+}
+
+type Checked = { args: unknown } | { problems: Problem[] };
+
+function checkZod(schema: z.ZodType, given: unknown, rules: Rules): Checked {
+  let result = z.safeParse(schema, given);
+  if (!result.success) {
+    const coerced = coerce(given, rules.root, rules);
+    result = z.safeParse(schema, coerced);
+    if (!result.success) result = z.safeParse(schema, withDates(coerced, result.error.issues));
+  }
+  return result.success ? { args: result.data } : { problems: result.error.issues.flatMap(zodProblems) };
+}
+
+function checkJson(given: unknown, rules: Rules): Checked {
+  if (fits(given, rules.root, rules)) return { args: given };
+  const coerced = coerce(given, rules.root, rules);
+  const { valid, errors } = validate(coerced, rules.root, rules.draft, rules.lookup, false);
+  if (valid) return { args: coerced };
+  const leaves = errors.filter(({ keyword }) => !wrappers.has(keyword));
+  return { problems: (leaves.length > 0 ? leaves : errors).map(jsonProblem) };
+}
+
+// Schemas
+
+const wanted = "parameters must be an object of zod 4 or a JSON Schema of type object";
+const known = new WeakMap<Parameters, Known>();
+
+function rulesOf(parameters: Parameters, tool?: string): Known {
+  const found = known.get(parameters);
+  if (found) return found;
+  try {
+    const given = isZod(parameters) ? fromZod(parameters) : parameters;
+    if (!isObject(given) || "safeParse" in given) throw new Error(wanted);
+    const { $schema, ...rest } = given as JsonSchema;
+    if (rest.type !== undefined && rest.type !== "object") throw new Error(wanted);
+    const shown: JsonSchema = { ...rest, type: "object", properties: rest.properties ?? {} };
+    const root = structuredClone(shown) as Schema;
+    const lookup: Rules["lookup"] = dereference(root);
+    for (const part of Object.values(lookup)) if (typeof part === "object") makeCheckable(part, lookup);
+    const rules = { shown, root, lookup, draft: draftOf(String($schema ?? "")) };
+    known.set(parameters, rules);
+    return rules;
+  } catch (thrown) {
+    throw new InputError("bad_input", `${tool === undefined ? "" : `Tool "${tool}": `}${messageOf(thrown)}`);
+  }
+}
+
+function isZod(parameters: Parameters): parameters is z.ZodType {
+  return typeof parameters === "object" && parameters !== null && "_zod" in parameters;
+}
+
+function fromZod(schema: z.ZodType): unknown {
+  return z.toJSONSchema(schema, {
+    io: "input",
+    unrepresentable: ({ zodSchema, path, message }) => {
+      if (zodSchema._zod.def.type === "date") return { type: "string", format: "date-time" };
+      const keys = path.filter((key, i) => key !== "properties" || path[i - 1] === "properties");
+      throw new Error(`parameter ${spell(keys)}: ${message}`);
+    },
+  });
+}
+
+function draftOf(uri: string): SchemaDraft {
+  if (/draft-0[67]/.test(uri)) return "7";
+  return uri.includes("draft-04") ? "4" : uri.includes("2019-09") ? "2019-09" : "2020-12";
+}
+
+/** Formats whose check takes no longer than reading the text; that of "url" can take for ever. */
+const formats = new Set(["date", "time", "date-time", "email", "hostname", "ipv4", "ipv6", "uuid"]);
+
+/**
+ * JSON Schemas also come from callers and from other servers, so what they make this isolate execute must be bounded: expensive patterns are
+ * shown to the model, not run (CASES H09).
+ */
+function makeCheckable(schema: Schema, lookup: Rules["lookup"]): void {
+  if (schema.__absolute_ref__ !== undefined && lookup[schema.__absolute_ref__] === undefined) {
+    throw new Error(`parameters: there is nothing at $ref ${JSON.stringify(schema.$ref)}`);
+  }
+  if (schema.pattern !== undefined && !cheap(schema.pattern)) delete schema.pattern;
+  if (schema.format !== undefined && !formats.has(schema.format)) delete schema.format;
+  if (!Object.keys(schema.patternProperties ?? {}).every(cheap)) {
+    delete schema.patternProperties;
+    delete schema.additionalProperties;
+    delete schema.unevaluatedProperties;
+  }
+}
+
+/** Puts a Date where the schema asks for one and a date stands there as text (CASES C01). */
+function withDates(value: unknown, issues: z.core.$ZodIssue[], at: Path = []): unknown {
+  const holder = { value };
+  for (const issue of issues) {
+    const path = [...at, ...issue.path];
+    if (issue.code === "invalid_union") {
+      for (const branch of issue.errors) holder.value = withDates(holder.value, branch, path);
+    }
+    if (issue.code !== "invalid_type" || issue.expected !== "date") continue;
+    let parent: any = holder;
+    const keys = ["value", ...path];
+    for (const key of keys.slice(0, -1)) parent = parent?.[key];
+    const last = keys.at(-1)!;
+    if (isoDate.safeParse(parent?.[last]).success) parent[last] = new Date(parent[last]);
+  }
+  return holder.value;
+}
+
+const isoDate = z.union([z.iso.datetime({ offset: true }), z.iso.date()]);
+
+// Problems
+
+function zodProblems(issue: z.core.$ZodIssue): Problem[] {
+  const under = (problems: Problem[]) => problems.map((p) => ({ ...p, path: [...issue.path, ...p.path] }));
+  if (issue.code === "unrecognized_keys") {
+    return under(issue.keys.map((key) => ({ path: [key], text: "is not a known argument" })));
+  }
+  if (issue.code === "invalid_union" && issue.errors.length > 0) {
+    const branches = issue.errors.map((issues) => issues.flatMap(zodProblems));
+    if (branches.every((problems) => problems.every(({ path }) => path.length === 0))) {
+      return under([{ path: [], text: [...new Set(branches.flat().map(({ text }) => text))].join(", or ") }]);
+    }
+    // The alternative that the arguments miss by least is the one that was meant.
+    return under(branches.reduce((least, problems) => problems.length < least.length ? problems : least));
+  }
+  if (issue.code === "invalid_type" && issue.expected === "date") {
+    return under([{ path: [], text: "expected a date and time like 2026-01-31T12:00:00Z" }]);
+  }
+  const text = issue.message.replace(/^Invalid input: /, "");
+  return under([{ path: [], text: text.replace(/^(.*), received undefined$/, "is required: $1") }]);
+}
+
+/** Keywords whose error only says that there is another one further in. */
+const wrappers = new Set([
+  ..."allOf anyOf oneOf $ref properties patternProperties additionalProperties unevaluatedProperties".split(
+    " ",
+  ),
+  ..."items prefixItems additionalItems unevaluatedItems dependentSchemas if propertyNames".split(" "),
+]);
+
+function jsonProblem(
+  { instanceLocation, keyword, error }: { instanceLocation: string; keyword: string; error: string },
+): Problem {
+  const path = instanceLocation.split("/").slice(1).map((key) =>
+    decodeURIComponent(key).replaceAll("~1", "/").replaceAll("~0", "~")
+  );
+  if (keyword === "false") return { path, text: "is not a known argument" };
+  const missing = keyword === "required" && error.match(/property "(.*)"\.$/s);
+  if (missing) return { path: [...path, missing[1]!], text: "is required" };
+  const type = keyword === "type" && error.match(/^Instance type "(.*)" is invalid\. Expected (.*)\.$/s);
+  if (type) return { path, text: `expected ${type[2]!.replaceAll('"', "")}, received ${type[1]}` };
+  return { path, text: error.replace(/^Instance /, "") };
+}
+
+/** `edits[0].a`; the arguments as a whole are "arguments". */
+function spell(path: Path): string {
+  const text = path.map((key) => /^\d+$/.test(String(key)) ? `[${String(key)}]` : `.${String(key)}`).join("");
+  return text.replace(/^\./, "") || "arguments";
+}
