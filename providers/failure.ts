@@ -1,0 +1,124 @@
+/**
+ * Sorts everything that can go wrong with a model call into the codes of ModelError: whatever an SDK throws, and errors that come inside
+ * a stream which began with 200. It knows no SDK class, only their common shape, so a vendor's file need not load another's SDK.
+ */
+import { systemClock } from "../src/clock.ts";
+import { messageOf } from "../src/errors.ts";
+import { ModelError, type ModelErrorCode } from "../src/model.ts";
+
+export interface Caller {
+  /** "vendor/model", to say whose error it is. */
+  name: string;
+  apiKey: string;
+  signal?: AbortSignal;
+}
+
+/** What the errors of both SDKs have in common. `error` is the body, or its `error` member. */
+interface Thrown {
+  status?: number;
+  headers?: Headers;
+  error?: unknown;
+}
+
+/** HTML pages of gateways come here too; a run's error is no place for them. */
+const longestMessage = 1000;
+
+/** Never throws, and never lets the API key into the message (CASES H06); for that reason it keeps no `cause`. */
+export function failure(thrown: unknown, { name, apiKey, signal }: Caller): ModelError {
+  if (signal?.aborted) return new ModelError("aborted", `${name}: aborted`);
+  if (thrown instanceof ModelError) {
+    return new ModelError(thrown.code, say(thrown.message), thrown.retryAfterMs);
+  }
+  const { status, headers, error } = (thrown ?? {}) as Thrown;
+  const code = codeOf(status, wordsOf(error), messageOf(thrown));
+  const wait = code === "quota" || !headers ? undefined : retryAfterMs(headers, systemClock.now());
+  return new ModelError(code, say(withCause(thrown)), wait);
+
+  function say(text: string): string {
+    const safe = apiKey ? text.replaceAll(apiKey, "***").replaceAll(encodeURIComponent(apiKey), "***") : text;
+    const short = safe.length > longestMessage ? safe.slice(0, longestMessage).toWellFormed() + "…" : safe;
+    return short.startsWith(`${name}: `) ? short : `${name}: ${short}`;
+  }
+}
+
+/** The SDKs say "Connection error." and hide what happened one or two causes below. */
+function withCause(thrown: unknown): string {
+  const texts = new Set<string>();
+  for (let at = thrown, depth = 0; at !== undefined && depth < 4; depth++) {
+    texts.add(messageOf(at));
+    at = at instanceof Error ? at.cause : undefined;
+  }
+  return [...texts].join(": ");
+}
+
+/** The vendor's own words for an error: type and code, wherever the body holds them. */
+function wordsOf(body: unknown): string[] {
+  const outer = (body ?? {}) as Record<string, unknown>;
+  const inner = (outer.error ?? {}) as Record<string, unknown>;
+  return [inner.code, inner.type, outer.code, outer.type]
+    .filter((word) => typeof word === "string" || typeof word === "number").map(String);
+}
+
+/**
+ * Only words that a vendor documents are matched, and texts only where there is no word: "token" or "context" alone would send
+ * "invalid token context" of a 401 down the way of compaction (CASES E06).
+ * https://platform.openai.com/docs/guides/error-codes, https://platform.claude.com/docs/en/api/errors
+ */
+function codeOf(status: number | undefined, words: string[], message: string): ModelErrorCode {
+  const said = (...known: string[]) => words.some((word) => known.includes(word));
+  // Days, not seconds: a quota looks like a rate limit but is not worth waiting for (CASES E04).
+  if (said("insufficient_quota", "billing_hard_limit_reached", "billing_not_active", "billing_error")) {
+    return "quota";
+  }
+  if (said("content_policy_violation", "content_filter")) return "content_policy";
+  if (said("context_length_exceeded", "request_too_large")) return "context_overflow";
+  if (status === undefined) {
+    for (const [code, known] of wordsInStream) if (said(...known)) return code;
+    status = words.map(Number).find((number) => number >= 400 && number < 600);
+  }
+  if (status === undefined) {
+    if (words.some((word) => word.startsWith("invalid_"))) return "bad_request";
+    return words.length ? "server" : "network";
+  }
+  if (status === 401 || status === 403) return "auth";
+  if (status === 402) return "quota";
+  if (status === 413) return "context_overflow";
+  if (status === 429) return "rate_limit";
+  if (status === 503 || status === 529) return "overloaded";
+  if (status === 408 || status === 409 || status >= 500) return "server";
+  if (/credit balance is too low/i.test(message)) return "quota";
+  if (
+    /prompt is too long|maximum context length|exceeds? the context window|context window exceeded/i.test(
+      message,
+    )
+  ) {
+    return "context_overflow";
+  }
+  return "bad_request";
+}
+
+/** Errors inside a stream have no status of their own (CASES B11, B12). */
+const wordsInStream: [ModelErrorCode, string[]][] = [
+  ["overloaded", ["overloaded_error", "server_is_overloaded", "slow_down"]],
+  ["rate_limit", ["rate_limit_error", "rate_limit_exceeded"]],
+  ["auth", ["authentication_error", "permission_error", "invalid_api_key"]],
+  ["bad_request", ["invalid_request_error", "not_found_error", "invalid_prompt"]],
+  ["server", ["api_error", "server_error", "timeout_error"]],
+];
+
+/**
+ * How long the vendor asks us to wait: `retry-after-ms`, else `retry-after` as seconds or as an HTTP date. What is neither is ignored,
+ * as if nothing had been asked (CASES E02).
+ */
+export function retryAfterMs(headers: Headers, now: number): number | undefined {
+  const number = (text: string | null) =>
+    text && /^\d+(\.\d+)?$/.test(text.trim()) ? Number(text) : undefined;
+  const ms = number(headers.get("retry-after-ms"));
+  if (ms !== undefined) return Math.ceil(ms);
+  const after = headers.get("retry-after");
+  const seconds = number(after);
+  if (seconds !== undefined) return Math.ceil(seconds * 1000);
+  // Date.parse takes "-3" and "1.5" for years; an HTTP date begins with its weekday.
+  const date = after && /^[A-Z][a-z]+, /.test(after) ? Date.parse(after) : NaN;
+  return Number.isNaN(date) ? undefined : Math.max(0, date - now);
+}

@@ -1,0 +1,235 @@
+/**
+ * OpenAI Chat Completions, and the many servers that speak it more or less. The wire: https://platform.openai.com/docs/api-reference/chat.
+ * What such servers get wrong is taken as it is meant (CASES B04, B08-B10, B18).
+ */
+import type OpenAI from "openai";
+import type { Image, Message, Usage, UserBlock } from "../src/message.ts";
+import { type Delta, type Model, ModelError, type ModelRequest, type ReplyBlock } from "../src/model.ts";
+import { argumentsText, received, wireId, wireName } from "./call.ts";
+import { sendable } from "./history.ts";
+import { conclude, harmless, read, type Reader, type Stop } from "./reader.ts";
+import { client, type OpenAIOptions } from "./openai_client.ts";
+
+type Body = OpenAI.Chat.ChatCompletionCreateParamsStreaming;
+
+/** The model `name` ("openai-chat/…") over Chat Completions. */
+export function openaiChat(name: string, options: OpenAIOptions): Model {
+  const model = name.slice(name.indexOf("/") + 1);
+  return {
+    name,
+    reply: async (request, { signal, onDelta }) => {
+      const body = chatBody(model, sendable(request, name));
+      const open = async () => await (await client(options)).chat.completions.create(body, { signal });
+      return await read(open, chatReader(harmless(onDelta)), { name, apiKey: options.apiKey, signal });
+    },
+  };
+}
+
+/** The request on the wire. */
+export function chatBody(model: string, request: ModelRequest): Body {
+  const { system, messages, tools, toolChoice, parallelToolCalls } = request;
+  return {
+    model,
+    messages: [...(system ? [{ role: "system" as const, content: system }] : []), ...chatMessages(messages)],
+    stream: true,
+    stream_options: { include_usage: true },
+    ...(tools.length
+      ? {
+        tools: tools.map(({ name, description, parameters }) => ({
+          type: "function",
+          function: { name, description, parameters },
+        })),
+        tool_choice: typeof toolChoice === "string"
+          ? toolChoice
+          : { type: "function", function: { name: toolChoice.name } },
+        ...(parallelToolCalls === undefined ? {} : { parallel_tool_calls: parallelToolCalls }),
+      }
+      : {}),
+  };
+}
+
+function chatMessages(messages: Message[]): Body["messages"] {
+  const wire: Body["messages"] = [];
+  // Results hold text alone here, so their images follow as the user's, once the batch of results is whole.
+  let shown: Image[] = [];
+  const show = () => {
+    if (shown.length) {
+      wire.push({
+        role: "user",
+        content: parts([{ type: "text", text: "Images of the results:" }, ...shown]),
+      });
+    }
+    shown = [];
+  };
+  for (const message of messages) {
+    if (message.role !== "tool") show();
+    if (message.role === "user") wire.push({ role: "user", content: parts(message.content) });
+    if (message.role === "assistant") {
+      const text = message.content.flatMap((block) => block.type === "text" ? [block.text] : []).join("");
+      const calls = message.content.filter((block) => block.type === "tool_call");
+      wire.push({
+        role: "assistant",
+        content: text || null,
+        ...(calls.length
+          ? {
+            tool_calls: calls.map((call) => ({
+              id: wireId(call.id),
+              type: "function",
+              function: { name: wireName(call.name), arguments: argumentsText(call) },
+            })),
+          }
+          : {}),
+      });
+    }
+    if (message.role === "tool") {
+      const blocks = typeof message.content === "string"
+        ? [{ type: "text" as const, text: message.content }]
+        : message.content;
+      const texts = blocks.map((block) => block.type === "text" ? block.text : "(image, see below)");
+      wire.push({
+        role: "tool",
+        tool_call_id: wireId(message.toolCallId),
+        content: marked(texts.join("\n"), message.isError),
+      });
+      shown.push(...blocks.filter((block) => block.type === "image"));
+    }
+  }
+  show();
+  return wire;
+}
+
+/** OpenAI's wires have no flag for failed results, so the text says it. */
+export function marked(text: string, isError: boolean): string {
+  return isError && !text.startsWith("Error: ") ? `Error: ${text}` : text;
+}
+
+export function imageUrl(image: Image): string {
+  return image.url ?? `data:${image.mediaType};base64,${image.data}`;
+}
+
+function parts(content: string | UserBlock[]): string | OpenAI.Chat.ChatCompletionContentPart[] {
+  if (typeof content === "string") return content;
+  return content.map((block) =>
+    block.type === "text" ? block : { type: "image_url", image_url: { url: imageUrl(block) } }
+  );
+}
+
+/** A chunk as servers really send it: nothing in it can be relied on. */
+interface Chunk {
+  choices?: {
+    delta?: {
+      content?: string | null;
+      refusal?: string | null;
+      reasoning_content?: string | null;
+      reasoning?: string | null;
+      tool_calls?: CallDelta[] | null;
+    } | null;
+    finish_reason?: string | null;
+  }[] | null;
+  usage?: OpenAI.CompletionUsage | null;
+}
+
+interface CallDelta {
+  index?: number | null;
+  id?: string | null;
+  function?: { name?: string | null; arguments?: string | object | null } | null;
+}
+
+/** Reads the stream; `[DONE]` and the end of the body are the SDK's to see. */
+export function chatReader(onDelta: (delta: Delta) => void): Reader<unknown> {
+  let text = "", thought = "", refused = false;
+  let finish: string | undefined;
+  // Usage on every chunk is a running total, not a part of one (CASES B10).
+  let usage: Chunk["usage"];
+  const calls = new CallSlots();
+  return {
+    take(event) {
+      const { choices, usage: counted } = (event ?? {}) as Chunk;
+      usage = counted ?? usage;
+      const choice = choices?.[0];
+      finish = choice?.finish_reason || finish;
+      const delta = choice?.delta;
+      const thinking = delta?.reasoning_content ?? delta?.reasoning;
+      if (thinking) {
+        thought += thinking;
+        onDelta({ type: "thinking", text: thinking });
+      }
+      const said = (delta?.content ?? "") + (delta?.refusal ?? "");
+      refused ||= !!delta?.refusal;
+      if (said) {
+        text += said;
+        onDelta({ type: "text", text: said });
+      }
+      for (const part of delta?.tool_calls ?? []) onDelta(calls.take(part));
+      return false;
+    },
+    reply() {
+      const content: ReplyBlock[] = [
+        ...(thought ? [{ type: "thinking" as const, text: thought, vendor: "openai-chat" }] : []),
+        ...(text ? [{ type: "text" as const, text }] : []),
+        ...calls.whole(),
+      ];
+      return conclude(content, stopOf(finish, refused), usageOf(usage));
+    },
+  };
+}
+
+/** Which call a delta belongs to. Its id tells, else its index, else that it goes on where the last one stopped (CASES A10, A12, B04). */
+class CallSlots {
+  #slots: { id: string; index?: number; name: string; text: string }[] = [];
+
+  take(delta: CallDelta): Delta {
+    const id = delta.id ?? "", index = delta.index ?? undefined, name = delta.function?.name ?? "";
+    const sent = delta.function?.arguments ?? "";
+    const text = typeof sent === "string" ? sent : JSON.stringify(sent);
+    let slot = this.#slots.findLast((slot) =>
+      (!id || !slot.id || slot.id === id) &&
+      (index === undefined || slot.index === undefined || slot.index === index)
+    );
+    if (!id && index === undefined) slot = this.#slots.at(-1);
+    // Another name, or the same with more after whole arguments, begins another call, whatever id and index say.
+    if (slot?.name && name && (slot.name !== name || (text.trim() && isWhole(slot.text)))) slot = undefined;
+    if (!slot) this.#slots.push(slot = { id, index, name: "", text: "" });
+    slot.id ||= id;
+    slot.name ||= name;
+    slot.text += text;
+    return { type: "tool_call", index: this.#slots.indexOf(slot), ...(name ? { name } : {}), text };
+  }
+
+  whole(): ReplyBlock[] {
+    return this.#slots.filter((slot) => slot.name || slot.text.trim()).map((slot) =>
+      received(slot.name, slot.text)
+    );
+  }
+}
+
+function isWhole(text: string): boolean {
+  try {
+    JSON.parse(text);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+function stopOf(finish: string | undefined, refused: boolean): Stop {
+  if (finish === undefined) return undefined;
+  if (finish === "error") throw new ModelError("server", "the server ended its answer with an error");
+  if (refused || finish === "content_filter") {
+    return { stopReason: "refusal", stopDetail: refused ? "refusal" : finish };
+  }
+  if (finish === "stop" || finish === "length" || finish === "tool_calls") return { stopReason: finish };
+  if (finish === "function_call") return { stopReason: "tool_calls" };
+  return { stopReason: "other", stopDetail: finish };
+}
+
+function usageOf(usage: Chunk["usage"]): Usage {
+  const cached = usage?.prompt_tokens_details?.cached_tokens;
+  const reasoning = usage?.completion_tokens_details?.reasoning_tokens;
+  return {
+    input: usage?.prompt_tokens ?? 0,
+    output: usage?.completion_tokens ?? 0,
+    ...(cached == null ? {} : { cached }),
+    ...(reasoning == null ? {} : { reasoning }),
+  };
+}

@@ -1,0 +1,24 @@
+/** The OpenAI SDK, set up so that it does one try and decides nothing by itself. Both OpenAI wires use it. */
+import type OpenAI from "openai";
+import { noTimeout } from "./reader.ts";
+
+export interface OpenAIOptions {
+  apiKey: string;
+  /** Default: https://api.openai.com/v1 */
+  baseURL?: string;
+}
+
+/** Made for each call: on Workers nothing that does I/O may outlive its request (CASES F24). */
+export async function client({ apiKey, baseURL }: OpenAIOptions): Promise<OpenAI> {
+  const { OpenAI } = await import("openai");
+  return new OpenAI({
+    apiKey,
+    // Always given: the SDK would read the environment instead, and log what it could not parse.
+    baseURL: baseURL || "https://api.openai.com/v1",
+    organization: null,
+    project: null,
+    logLevel: "off",
+    maxRetries: 0,
+    timeout: noTimeout,
+  });
+}
