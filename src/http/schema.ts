@@ -1,0 +1,253 @@
+/**
+ * The shapes of the HTTP face. The same schemas validate requests, type the answers (`wire.ts`) and become the OpenAPI description.
+ * Requests are strict, so that a misspelt field is refused and not ignored; answers may grow fields.
+ */
+import * as z from "zod";
+import type { Event } from "../event.ts";
+import type { Json } from "../message.ts";
+
+/** JSON that belongs to the caller: it is checked to be an object and goes on untouched. */
+const object = (description: string) =>
+  z.custom<{ [key: string]: Json }>(
+    (value) => typeof value === "object" && value !== null && !Array.isArray(value),
+    "expected object",
+  ).meta({ type: "object", description });
+
+const json = (description: string) =>
+  z.custom<Json>((value) => value !== undefined, "expected JSON").meta({ description });
+
+const time = () => z.int().meta({ description: "Unix milliseconds" });
+const count = () => z.int().min(0);
+
+export const ThreadId = z.string().regex(
+  /^[A-Za-z0-9_.:-]{1,128}$/,
+  "expected 1 to 128 of A-Z a-z 0-9 _ . : -",
+)
+  .meta({ description: "Id of a thread" });
+
+export const Status = z.enum(["queued", "running", "waiting", "completed", "failed", "cancelled"])
+  .meta({ id: "Status" });
+
+// --- what is said
+
+const Text = z.strictObject({ type: z.literal("text"), text: z.string() });
+const Image = z.strictObject({
+  type: z.literal("image"),
+  media_type: z.string().min(1),
+  data: z.string().min(1).optional().meta({ description: "base64" }),
+  url: z.url({ protocol: /^https?$/, error: "expected an http or https URL" }).optional(),
+}).refine(
+  (image) => (image.data === undefined) !== (image.url === undefined),
+  "expected exactly one of data and url",
+);
+export const UserBlock = z.discriminatedUnion("type", [Text, Image]).meta({ id: "UserBlock" });
+export const Content = z.union([z.string().min(1), z.array(UserBlock).min(1)])
+  .meta({ id: "Content", description: "Text, or blocks" });
+
+export const Usage = z.object({
+  input: count(),
+  output: count(),
+  cached: count().optional().meta({ description: "The part of input that the vendor's cache served" }),
+  reasoning: count().optional(),
+}).meta({ id: "Usage", description: "Tokens" });
+
+const said = { id: z.string(), at: time() };
+
+const UserMessage = z.object({
+  role: z.literal("user"),
+  ...said,
+  content: Content,
+  source: z.string().optional().meta({ description: "Where it came from, when not from a user" }),
+});
+
+const AssistantMessage = z.object({
+  role: z.literal("assistant"),
+  ...said,
+  content: z.array(z.discriminatedUnion("type", [
+    Text,
+    z.object({ type: z.literal("thinking"), text: z.string(), vendor: z.string() }),
+    z.object({
+      type: z.literal("tool_call"),
+      id: z.string().meta({ description: "Pawl's own, unique in the thread" }),
+      name: z.string(),
+      arguments: object("What the model asks the tool for"),
+      raw: z.string().optional().meta({ description: "The model's own text, where it differs" }),
+      invalid: z.string().optional().meta({ description: "Why the arguments are no JSON object; never run" }),
+    }),
+  ])),
+  stop_reason: z.enum(["stop", "tool_calls", "length", "refusal", "other"]),
+  stop_detail: z.string().optional(),
+  model: z.string(),
+  usage: Usage,
+});
+
+const ToolMessage = z.object({
+  role: z.literal("tool"),
+  ...said,
+  tool_call_id: z.string(),
+  tool_name: z.string(),
+  content: Content,
+  is_error: z.boolean(),
+});
+
+export const Message = z.discriminatedUnion("role", [UserMessage, AssistantMessage, ToolMessage])
+  .meta({ id: "Message" });
+export const Messages = z.object({
+  messages: z.array(Message),
+  next: z.string().optional().meta({ description: "The `after` of the next page" }),
+}).meta({ id: "Messages" });
+
+// --- what is asked for
+
+const ToolName = z.string().regex(/^[A-Za-z0-9_-]{1,64}$/, "expected 1 to 64 of A-Z a-z 0-9 _ -");
+const ClientTool = z.strictObject({
+  name: ToolName,
+  description: z.string(),
+  parameters: object("JSON Schema of type object"),
+}).meta({
+  id: "ClientTool",
+  description: "A tool that the client runs: a call to it waits for tool_results",
+});
+
+const QueueMode = z.enum(["one_at_a_time", "all"]);
+
+export const StartRun = z.strictObject({
+  content: Content,
+  thread: ThreadId.optional().meta({ description: "Absent: a new thread" }),
+  if_busy: z.enum(["steer", "follow_up", "reject", "interrupt"]).optional()
+    .meta({ description: "What to do when the thread has an active run; steer by default" }),
+  source: z.string().regex(/^[A-Za-z0-9_.:-]{1,64}$/, "expected 1 to 64 of A-Z a-z 0-9 _ . : -").optional()
+    .meta({ description: "Marks input that is not a user's: webhook, cron" }),
+  model: z.string().min(1).optional().meta({ description: "vendor/model" }),
+  system: z.string().optional(),
+  tools: z.array(z.union([ToolName, ClientTool])).optional()
+    .meta({ description: "Absent: all that are registered; empty: none" }),
+  toolset: z.string().min(1).optional(),
+  tools_source: z.string().min(1).optional(),
+  tools_allow: z.array(z.string()).optional(),
+  tools_deny: z.array(z.string()).optional(),
+  tool_choice: z.union([
+    z.enum(["auto", "required", "none"]),
+    z.strictObject({ type: z.literal("function"), name: ToolName }),
+  ]).optional(),
+  tool_choice_scope: z.enum(["first", "every"]).optional(),
+  parallel_tool_calls: z.boolean().optional(),
+  max_iterations: z.int().optional().meta({ description: "Clamped to 1..50; 20 by default" }),
+  choices: json("Options of a decision that ends the run").optional(),
+  steering: z.enum(["now", "after_batch"]).optional(),
+  steering_mode: QueueMode.optional(),
+  follow_up_mode: QueueMode.optional(),
+  callback_url: z.url({ protocol: /^https?$/, error: "expected an http or https URL" }).optional(),
+  metadata: object("Comes back with the run, unchanged").optional(),
+  limits: object("Limits of the run besides max_iterations").optional(),
+}).meta({ id: "StartRun" });
+
+export const Mail = z.strictObject({ content: Content }).meta({ id: "Mail" });
+export const Nothing = z.strictObject({});
+
+export const ToolAnswer = z.union([
+  z.strictObject({ tool_call_id: z.string().min(1), content: z.string(), is_error: z.boolean().optional() }),
+  z.strictObject({ tool_call_id: z.string().min(1), approve: z.boolean(), reason: z.string().optional() }),
+]).meta({
+  id: "ToolAnswer",
+  description: "The result of a client tool's call, or the decision on an approval",
+});
+
+// --- what is answered
+
+export const Accepted = z.object({
+  id: z.string(),
+  thread: z.string(),
+  status: Status,
+  message_id: z.string(),
+})
+  .meta({ id: "Accepted" });
+export const MailAccepted = z.object({
+  run: z.string().meta({ description: "The run that will see it" }),
+  thread: z.string(),
+  status: Status,
+  message_id: z.string(),
+}).meta({ id: "MailAccepted" });
+
+export const WaitingCall = z.object({
+  tool_call_id: z.string(),
+  name: z.string(),
+  for: z.enum(["time", "answer", "approval"]),
+  until: time(),
+  reason: z.string().optional(),
+}).meta({ id: "WaitingCall" });
+
+export const Run = z.object({
+  id: z.string(),
+  thread: z.string(),
+  status: Status,
+  finish_reason: z.enum(["stop", "max_iterations", "length", "refusal", "terminated", "choice"]).optional(),
+  text: z.string().optional(),
+  choice: json("What a decision chose").optional(),
+  error: z.object({ code: z.string(), message: z.string() }).optional(),
+  iterations: count(),
+  slices: count(),
+  usage: Usage,
+  waiting_for: z.array(WaitingCall).optional(),
+  successor: z.string().optional().meta({
+    description: "The run that goes on with mail this one did not take",
+  }),
+  created_at: time(),
+  updated_at: time(),
+  metadata: object("As given at the start"),
+}).meta({ id: "Run" });
+
+export const Runs = z.object({
+  runs: z.array(Run),
+  next: z.string().optional().meta({ description: "The `after` of the next page" }),
+}).meta({ id: "Runs" });
+
+export const Menu = z.object({
+  tools: z.array(z.object({
+    name: z.string(),
+    description: z.string(),
+    parameters: object("JSON Schema"),
+    replay: z.enum(["safe", "never"]),
+  })),
+}).meta({ id: "Menu" });
+
+export const ErrorAnswer = z.object({
+  error: z.object({
+    code: z.string(),
+    message: z.string(),
+    details: json("More, where there is more").optional(),
+  }),
+}).meta({ id: "Error" });
+
+/** Every event there is; the compiler refuses one that is missing or unknown. */
+const eventNames = Object.keys(
+  {
+    agent_start: 0,
+    turn_start: 0,
+    message_start: 0,
+    message_update: 0,
+    message_end: 0,
+    tool_execution_start: 0,
+    tool_execution_update: 0,
+    tool_execution_end: 0,
+    turn_end: 0,
+    agent_end: 0,
+    slice_start: 0,
+    slice_end: 0,
+    message_retry: 0,
+    mail_queued: 0,
+    mail_taken: 0,
+    run_waiting: 0,
+    warning: 0,
+    resync: 0,
+  } satisfies Record<Event["type"], 0>,
+) as Event["type"][];
+
+export const EventData = z.looseObject({
+  run: z.string(),
+  frame: z.string().meta({ description: '"." is the run\'s own loop; others are nested' }),
+  type: z.enum(eventNames),
+}).meta({
+  id: "EventData",
+  description: "The `data:` of one event; the event's own fields stand beside these",
+});
