@@ -58,7 +58,7 @@ Deno.test("calculate names position and problem", () => {
     ["4 / (2 - 2)", /^Error: Position 5: division by zero, at "\(2 - 2\)"$/],
     ["sqrt(-1)", /^Error: Position 1: sqrt of -1 is undefined/],
     ["sqrt(1, 2)", /^Error: Position 1: sqrt takes one number/],
-    ["2 + foo(1)", /^Error: Position 5: there is no "foo"; there are: sqrt, /],
+    ["2 + foo(1)", /^Error: Position 5: there is no "foo"; there are sqrt, /],
     ["constructor", /there is no "constructor"/],
     ["", /^Error: Position 1: expected a number, at the end$/],
     ["10^400", /too large/],
