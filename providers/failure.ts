@@ -30,9 +30,10 @@ export function failure(thrown: unknown, { name, apiKey, signal }: Caller): Mode
     return new ModelError(thrown.code, say(thrown.message), thrown.retryAfterMs);
   }
   const { status, headers, error } = (thrown ?? {}) as Thrown;
-  const code = codeOf(status, wordsOf(error), messageOf(thrown));
+  const text = textOf(thrown);
+  const code = codeOf(status, wordsOf(error), text);
   const wait = code === "quota" || !headers ? undefined : retryAfterMs(headers, systemClock.now());
-  return new ModelError(code, say(withCause(thrown)), wait);
+  return new ModelError(code, say(text), wait);
 
   function say(text: string): string {
     const safe = apiKey ? text.replaceAll(apiKey, "***").replaceAll(encodeURIComponent(apiKey), "***") : text;
@@ -41,8 +42,12 @@ export function failure(thrown: unknown, { name, apiKey, signal }: Caller): Mode
   }
 }
 
-/** The SDKs say "Connection error." and hide what happened one or two causes below. */
-function withCause(thrown: unknown): string {
+/** The vendor's message, else what the error and its causes say: the SDKs say "Connection error." and hide what happened below. */
+function textOf(thrown: unknown): string {
+  const { status, error } = (thrown ?? {}) as Thrown;
+  const { message, error: inner } = (error ?? {}) as { message?: unknown; error?: { message?: unknown } };
+  const said = inner?.message ?? message;
+  if (typeof said === "string" && said) return status ? `${status} ${said}` : said;
   const texts = new Set<string>();
   for (let at = thrown, depth = 0; at !== undefined && depth < 4; depth++) {
     texts.add(messageOf(at));

@@ -1,7 +1,7 @@
 /** OpenAI's Responses API, without anything kept on OpenAI's side. The wire: https://platform.openai.com/docs/api-reference/responses. */
 import type OpenAI from "openai";
 import type { AssistantBlock, Message, Usage, UserBlock } from "../src/message.ts";
-import { type Delta, type Model, type ModelRequest, type ReplyBlock } from "../src/model.ts";
+import type { Delta, Model, ModelRequest, ReplyBlock } from "../src/model.ts";
 import { argumentsText, received, wireId, wireName } from "./call.ts";
 import { sendable } from "./history.ts";
 import { conclude, harmless, read, type Reader, type Stop } from "./reader.ts";
