@@ -38,10 +38,17 @@ export interface Bodies {
   wait: { for: WaitFor; until: number; reason?: string };
   /** The answer to a waiting call. */
   answer: Answer;
-  /** A call's result. `ran` says that the tool's body did run; `unknown` that nobody knows what became of it. */
-  result: Omit<ToolMessage, "role" | "id" | "toolCallId"> & { ran?: boolean; unknown?: boolean };
+  /**
+   * A call's result. `ran`: the tool's body did run. `unknown`: nobody knows what became of its effect. `notRun`: the loop decided not to
+   * run it; such results are not the tool's failures.
+   */
+  result: Omit<ToolMessage, "role" | "id" | "toolCallId"> & {
+    ran?: boolean;
+    unknown?: boolean;
+    notRun?: "skipped" | "cancelled" | "stopped" | "refused";
+  };
   /** A nested loop opens; path is its frame. */
-  enter: { fingerprint: string; options: unknown };
+  enter: { fingerprint: string };
   /** What a step of an agentic function returned; path is the call's path and the step's name. `value` undefined: nothing. */
   step: { value?: unknown };
   /** A nested loop ended. */
@@ -102,19 +109,18 @@ export function decode(text: string): Entry {
 /** Where the outermost loop lives. */
 export const root = ".";
 
+export function turnPath(frame: string, turn: number): string {
+  return `${frame === root ? "" : frame + "/"}${turn}`;
+}
+
 export function callPath(frame: string, turn: number, index: number): string {
-  return `${frame === root ? "" : frame + "/"}${turn}.${index}`;
+  return `${turnPath(frame, turn)}.${index}`;
 }
 
 /** The frame a call belongs to: of "3.0/facts/1.0" it is "3.0/facts", of "3.0" the root. */
 export function frameOf(call: string): string {
   const cut = call.lastIndexOf("/");
   return cut < 0 ? root : call.slice(0, cut);
-}
-
-/** The path of a nested frame or step: keys are spelled so that they hold neither "/" nor white space. */
-export function childPath(call: string, key: string): string {
-  return `${call}/${encodeURIComponent(key)}`;
 }
 
 /**

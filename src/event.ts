@@ -64,6 +64,7 @@ export class Projector {
   readonly #run: string;
   readonly #calls = new Map<string, { call: ToolCall; started: boolean }>();
   readonly #frames = new Map<string, { turn: number }>();
+  readonly #messages = new Set<string>();
   ended = false;
 
   constructor(run: string) {
@@ -79,6 +80,11 @@ export class Projector {
       frame: frameShown(entry),
       event,
     }));
+  }
+
+  /** Whether this assistant message is in the log. */
+  has(message: string): boolean {
+    return this.#messages.has(message);
   }
 
   #events(entry: Entry): Event[] {
@@ -101,6 +107,7 @@ export class Projector {
       }
       case "assistant": {
         const message: AssistantMessage = { role: "assistant", id: entry.id, ...entry.body };
+        this.#messages.add(entry.id);
         callsOf(message).forEach((call) => this.#calls.set(call.id, { call, started: false }));
         return [{ type: "message_start", message }, { type: "message_end", message }];
       }
@@ -108,18 +115,20 @@ export class Projector {
       case "call":
         return this.#start(publicId(entry.run, entry.path));
       case "result": {
-        const { ran: _ran, unknown: _unknown, ...body } = entry.body;
+        const { content, isError, toolName, at } = entry.body;
         const toolCallId = publicId(entry.run, entry.path);
-        const message: ToolMessage = { role: "tool", id: `${toolCallId}-result`, toolCallId, ...body };
+        const message: ToolMessage = {
+          role: "tool",
+          id: `${toolCallId}-result`,
+          toolCallId,
+          toolName,
+          content,
+          isError,
+          at,
+        };
         return [
           ...this.#start(toolCallId),
-          {
-            type: "tool_execution_end",
-            toolCallId,
-            toolName: body.toolName,
-            result: body.content,
-            isError: body.isError,
-          },
+          { type: "tool_execution_end", toolCallId, toolName, result: content, isError },
           { type: "message_start", message },
           { type: "message_end", message },
         ];

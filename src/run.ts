@@ -1,7 +1,7 @@
 /** A run, seen from outside and from inside: its settings, its counters, its end. */
 import type { Json, Usage } from "./message.ts";
 import type { WaitFor } from "./entry.ts";
-import { InputError } from "./errors.ts";
+import { FatalError, InputError } from "./errors.ts";
 
 export type Status = "queued" | "running" | "waiting" | "completed" | "failed" | "cancelled";
 export type FinishReason = "stop" | "max_iterations" | "length" | "refusal" | "terminated" | "choice";
@@ -89,6 +89,15 @@ export const noProgress: Progress = {
   usage: { input: 0, output: 0 },
   updatedAt: 0,
 };
+
+/** Reads what a run was started with; refuses what another version wrote in a form that this one does not know. */
+export function readStored(text: string): Stored {
+  const stored = JSON.parse(text) as Stored;
+  if (stored.v !== 1) {
+    throw new FatalError("schema", `Read the run's settings: expected version 1, found ${stored.v}`);
+  }
+  return stored;
+}
 
 export function isActive(status: Status): status is "queued" | "running" | "waiting" {
   return status === "queued" || status === "running" || status === "waiting";

@@ -95,7 +95,7 @@ export interface Submission {
     id: string;
     /** JSON: the body of the `user` entry it will be. */
     body: string;
-    /** The entry appended when the mail has to wait for an active run. */
+    /** JSON: the body of the `queued` entry of the active run that it has to wait for. */
     note: string;
   };
   /** The answer to a waiting call of `like`: its path, and the entry to append. */

@@ -1,0 +1,237 @@
+/**
+ * A message's tool calls: in source order, one after another; neighbours that are parallel, or that wait, together. Each call gets exactly
+ * one result, whatever happens (DESIGN §2).
+ *
+ * D1. A call's body runs only after a commit said that it begins (rule 5), and only in the slice that committed it, unless its tool is
+ *     safe to run again.
+ * D2. The start of what comes next rides on the last result, but only if no steering came: it is the commit's `quiet` part.
+ * D3. The result that completes a message also writes the turn's boundary, and only there steering is taken: never between results.
+ */
+import { execute } from "./execute.ts";
+import type { Part, Step } from "./journal.ts";
+import { choiceOf, type Loop, merge, nextTurn, unanswered } from "./outcome.ts";
+import type { Bodies } from "./entry.ts";
+import type { Tool, Wait } from "./tool.ts";
+import { type CallState, type Frame, idempotencyKey, signature } from "./transcript.ts";
+import { check } from "./validate.ts";
+
+type Result = Omit<Bodies["result"], "toolName" | "at">;
+type Verdict = { tool: Tool; args: unknown } | { refuse: Result };
+
+/** Brings a message's open calls one group further. */
+export async function dispatch(it: Loop, at: Frame): Promise<void> {
+  const { journal } = it;
+  const group = firstGroup(it, at);
+  if (steered(it) && group.every((call) => call.state === "pending")) return await skip(it, at);
+  if (group.some((call) => call.state === "pending" && "tool" in judge(it, at, call))) {
+    if (journal.spent) return await journal.park();
+    await journal.commit(() => {
+      const quiet = steered(it) ? undefined : begin(it, at);
+      return quiet && { quiet };
+    });
+    return;
+  }
+  await Promise.all(group.map((call) => settle(it, at, call)));
+}
+
+/** Steering that makes the calls not yet begun be skipped. */
+function steered({ journal, settings }: Loop): boolean {
+  return journal.mail.steering > 0 && settings.steering !== "after_batch";
+}
+
+/** The first call without a result, with the neighbours that go together with it. */
+function firstGroup(it: Loop, at: Frame): CallState[] {
+  const open = at.calls.filter((call) => call.state !== "done");
+  const kind = (call: CallState) => {
+    const verdict = judge(it, at, call);
+    if ("refuse" in verdict) return "alone";
+    if (call.state === "waiting" || (call.state === "pending" && waitOf(it, verdict))) return "waits";
+    return verdict.tool.parallel ? "parallel" : "alone";
+  };
+  const first = kind(open[0]!);
+  if (first === "alone") return open.slice(0, 1);
+  const end = open.findIndex((call) => kind(call) !== first);
+  return end < 0 ? open : open.slice(0, end);
+}
+
+/** The part of a commit that lets the next group begin; undefined if there is none, or the slice's budget is spent. */
+export function begin(it: Loop, at: Frame): Part | undefined {
+  const { journal } = it;
+  if (journal.spent || !at.calls.some((call) => call.state !== "done")) return undefined;
+  const parts = firstGroup(it, at).map((call): Part => {
+    const verdict = judge(it, at, call);
+    if (call.state !== "pending" || "refuse" in verdict) return {};
+    const wait = waitOf(it, verdict);
+    return wait ? beginWait(it, call, wait) : beginRun(it, call);
+  });
+  return parts.some((part) => part.append) ? merge(...parts) : undefined;
+}
+
+function beginWait({ journal }: Loop, call: CallState, wait: Wait): Part {
+  const letter = wait.for === "time" ? "s" : "w";
+  return {
+    append: [journal.entry("wait", call.path, wait)],
+    open: { [call.path]: letter + unanswered(journal, call, "Cancelled while it waited") },
+  };
+}
+
+function beginRun({ journal }: Loop, call: CallState): Part {
+  // A repeat of a call whose outcome is unknown is the same effect, so it gets the same key (rule 5).
+  const key = journal.transcript.unknown.get(signature(call.call)) ?? idempotencyKey(journal.run, call.path);
+  return {
+    append: [journal.entry("call", call.path, { key, at: journal.now() })],
+    open: { [call.path]: "s" + unanswered(journal, { ...call, state: "begun" }, "Cancelled") },
+  };
+}
+
+function waitOf({ journal }: Loop, { tool, args }: { tool: Tool; args: unknown }): Wait | undefined {
+  return tool.wait?.(args, journal.now());
+}
+
+/** Whether a call may run. What is refused never begins; its result says what to do instead. */
+function judge({ menu, settings }: Loop, at: Frame, { call, path }: CallState): Verdict {
+  const refuse = (content: string, notRun?: Result["notRun"]): Verdict => ({
+    refuse: { content, isError: true, ...(notRun ? { notRun } : {}) },
+  });
+  const failed = at.failures.get(signature(call));
+  if (failed && failed.times >= 2) {
+    return refuse(
+      `Not run: this call has failed ${failed.times} times in a row with the same arguments and the same error. ` +
+        `Change the arguments, try another way, or say what stands in the way`,
+      "stopped",
+    );
+  }
+  if (at.message?.stopReason === "length") {
+    return refuse(
+      "Not run: the message reached the output limit, so its arguments may be cut off. Send a shorter call",
+      "refused",
+    );
+  }
+  const choice = choiceOf(settings, at), names = menu.map((tool) => tool.name).join(", ") || "none";
+  if (choice === "none") {
+    return refuse("Not run: no tool may be called in this run. Answer in text", "refused");
+  }
+  const tool = menu.find((tool) => tool.name === call.name);
+  if (!tool) return refuse(`There is no tool "${call.name}". The tools are: ${names}`);
+  if (typeof choice === "object" && choice.name !== call.name) {
+    return refuse(`Not run: only "${choice.name}" may be called now`, "refused");
+  }
+  if (settings.parallelToolCalls === false && path !== at.calls[0]!.path) {
+    return refuse("Not run: one tool call per turn is allowed. Ask for it again in the next turn", "refused");
+  }
+  if (call.invalid !== undefined) return refuse(`Invalid arguments for tool "${call.name}": ${call.invalid}`);
+  const checked = check(tool, call.arguments);
+  return checked.ok ? { tool, args: checked.args } : refuse(checked.message);
+}
+
+/** Brings one call to its result, or stands still. */
+async function settle(it: Loop, at: Frame, call: CallState): Promise<void> {
+  const { journal } = it;
+  while (call.state !== "done") {
+    const verdict = judge(it, at, call);
+    if ("refuse" in verdict) await record(it, at, call, verdict.refuse);
+    else if (call.state === "waiting") await waited(it, at, call);
+    else if (call.state === "pending") return;
+    else {
+      const result = await run(it, call, verdict);
+      if (result) await record(it, at, call, result);
+      else await journal.park();
+    }
+  }
+}
+
+/** D1. The body of an agentic function is run again by design: what it did is in the log. */
+async function run(
+  it: Loop,
+  call: CallState,
+  { tool, args }: { tool: Tool; args: unknown },
+): Promise<Result | undefined> {
+  if (it.journal.permitted(call.path) || tool.agentic || tool.replay === "safe") {
+    return await execute(it, call, tool, args);
+  }
+  return {
+    content: "Interrupted while it ran: its outcome is unknown. Do not simply repeat it; check what it did",
+    isError: true,
+    ran: true,
+    unknown: true,
+  };
+}
+
+/** A waiting call: its answer, the end of its time, steering, or more waiting. */
+async function waited(it: Loop, at: Frame, call: CallState): Promise<void> {
+  const { journal } = it, { answer } = call, { for: what, until } = call.wait!;
+  if (answer && "content" in answer) {
+    return await record(it, at, call, {
+      content: answer.content,
+      isError: answer.isError ?? false,
+      ran: true,
+    });
+  }
+  if (answer && !answer.approve) {
+    const content = `The call was not approved${answer.reason ? `: ${answer.reason}` : ""}. It was not run`;
+    return await record(it, at, call, { content, isError: true, notRun: "refused" });
+  }
+  if (!answer && steered(it)) return await skip(it, at);
+  const over = journal.now() >= until;
+  if (!answer && over && what !== "time") {
+    const content = "No answer came in time: expired. It was not run";
+    await journal.commit(() =>
+      call.answer
+        ? undefined
+        : unlessAnswered(close(it, at, [{ call, result: { content, isError: true, notRun: "refused" } }]))
+    );
+    return;
+  }
+  if (!answer && !over) return await journal.park(until);
+  if (journal.spent) return await journal.park();
+  await journal.commit(() => call.state === "waiting" ? { change: beginRun(it, call) } : undefined);
+}
+
+/** Steering came: what has not begun gets its result without being run. */
+async function skip(it: Loop, at: Frame): Promise<void> {
+  const { journal } = it;
+  await journal.commit(() => {
+    const skipped = at.calls.filter((call) =>
+      call.state === "pending" || (call.state === "waiting" && !call.answer)
+    );
+    if (!skipped.length) return undefined;
+    const results = skipped.map((call) => ({
+      call,
+      result: { content: "Skipped due to queued user message", isError: true, notRun: "skipped" as const },
+    }));
+    return unlessAnswered(close(it, at, results));
+  });
+}
+
+/** A step that applies only if no answer comes in this very moment: that was accepted, and its call gets it. */
+function unlessAnswered({ change, ...step }: Step): Step {
+  return { ...step, quiet: change };
+}
+
+async function record(it: Loop, at: Frame, call: CallState, result: Result): Promise<void> {
+  await it.journal.commit(() => call.state === "done" ? undefined : close(it, at, [{ call, result }]));
+}
+
+/** Writes results, with what follows from them: the next turn (D3), or the next group's start (D2). */
+function close(it: Loop, at: Frame, results: { call: CallState; result: Result }[]): Step {
+  const { journal } = it;
+  const written: Part = {
+    append: results.map(({ call, result }) =>
+      journal.entry("result", call.path, { toolName: call.call.name, ...result, at: journal.now() })
+    ),
+    close: results.map(({ call }) => call.path),
+  };
+  const now = results.map(({ call }) => call);
+  const after: Frame = {
+    ...at,
+    calls: at.calls.map((call) => now.includes(call) ? { ...call, state: "done" } : call),
+  };
+  if (after.calls.every((call) => call.state === "done")) {
+    const next = nextTurn(it, after);
+    return { ...next, change: merge(written, next.change!), advances: true };
+  }
+  // While neighbours still run, what comes after them has to wait for them.
+  const others = after.calls.some((call) => call.state === "begun" || call.state === "waiting");
+  const next = others || steered(it) ? undefined : begin(it, after);
+  return { change: written, quiet: next, advances: true };
+}

@@ -1,0 +1,295 @@
+/**
+ * A slice's hold on a run: it keeps the promises of `Journal` over a store. It owns the lease, the order of commits, the one flag that says
+ * "stop", and the question whether everything stands still. It does not know what the loop does.
+ *
+ * S1. One commit is under way at a time, and what it says is decided when its turn comes; so a sequence number names one change (rule 1).
+ * S2. "The slice is over" is one state. Whatever waits for a commit or a park after that stands still for ever: no exception that the body
+ *     of an agentic function could swallow.
+ * S3. The slice ends by a commit only when nothing is in flight: a step or call that has run is recorded first (DESIGN §3, Replay).
+ * S4. Observers cannot hurt: what is shown to watchers is sent aside, and its failures are dropped (rule 10).
+ */
+import { Spending } from "./budget.ts";
+import type { Clock } from "./clock.ts";
+import { encode, publicId, root } from "./entry.ts";
+import { FatalError, LeaseLostError, messageOf, RetryableError } from "./errors.ts";
+import type { Journal, Part, Piece, Step } from "./journal.ts";
+import { addUsage } from "./message.ts";
+import type { Delivery } from "./queue.ts";
+import type { Progress, Settings, WaitingCall } from "./run.ts";
+import type { Change, Claimed, Committed, Store } from "./store.ts";
+import type { Transcript } from "./transcript.ts";
+
+export interface Holding {
+  store: Store;
+  clock: Clock;
+  leaseMs: number;
+  claimed: Extract<Claimed, { is: "claimed" }>;
+  settings: Settings;
+  progress: Progress;
+  transcript: Transcript;
+  thread: string;
+  spending: Spending;
+}
+
+/** How often the lease is prolonged, and how often a cancel by another process is noticed (within 5 s, rule 8). */
+const renewMs = 4_000;
+/** Deltas are sent to watchers in batches. */
+const showMs = 300;
+/** When the delivery that a commit makes necessary must have come. */
+export const dueMs = 900_000;
+
+type Outcome = { publish?: Delivery };
+
+export function holdLease(it: Holding): Journal & { ended: Promise<Outcome>; fail(error: unknown): void } {
+  const { store, clock, claimed: { lease, run }, transcript, spending } = it;
+  let { mail, watched } = it.claimed, progress = it.progress, sequence = 0, opened = false;
+  let over = false, cut = false, inFlight = 0;
+  let last: Promise<unknown> = Promise.resolve();
+  const parked: { until?: number; wake(): void }[] = [];
+  const permitted = new Set<string>();
+  const aborter = new AbortController(), finished = new AbortController();
+  const { promise: ended, resolve: end, reject } = Promise.withResolvers<Outcome>();
+
+  /** S2. */
+  const close = (reason: unknown) => {
+    over = true;
+    finished.abort();
+    aborter.abort(reason);
+  };
+  const fail = (error: unknown) => {
+    if (over) return;
+    close(error);
+    if (error instanceof LeaseLostError) end({});
+    else reject(error);
+  };
+  const stand = () => new Promise<never>(() => {});
+
+  const changeOf = (part: Part, leave?: Change["leave"]): Change => {
+    const { count, end: ending } = part;
+    if (count || leave || ending) {
+      progress = {
+        ...progress,
+        iterations: progress.iterations + (count?.iterations ?? 0),
+        usage: count?.usage ? addUsage(progress.usage, count.usage) : progress.usage,
+        ...(count?.unaccounted ? { unaccounted: (progress.unaccounted ?? 0) + count.unaccounted } : {}),
+        updatedAt: clock.now(),
+        waitingFor: leave?.status === "waiting" ? waitingFor() : undefined,
+      };
+    }
+    return {
+      append: part.append,
+      open: part.open,
+      close: part.close,
+      progress: count || leave ? JSON.stringify(progress) : undefined,
+      leave: ending
+        ? {
+          status: ending.status,
+          ending: JSON.stringify({ ...progress, ...ending.ending }),
+          successor: `${run.slice(0, run.indexOf("~"))}~${clock.id(8)}`,
+        }
+        : leave,
+    };
+  };
+
+  /** The slice's first commit says that it began. */
+  const withOpening = (change: Change): Change => {
+    if (opened) return change;
+    opened = true;
+    const append = [...change.append ?? []], at = append[0]?.startsWith("start ") ? 1 : 0;
+    append.splice(at, 0, encode("slice", run, root, { at: clock.now() }, { n: progress.slices }));
+    return { ...change, append };
+  };
+
+  const write = async (
+    step: Step,
+    leave?: { change?: Change["leave"]; quiet?: Change["leave"] },
+  ): Promise<boolean> => {
+    const change = withOpening(changeOf(step.change ?? {}, leave?.change));
+    const afterChange = progress;
+    const quiet = step.quiet && changeOf(step.quiet, leave?.quiet);
+    const commit = {
+      sequence: ++sequence,
+      known: transcript.length,
+      change,
+      quiet,
+      take: step.take,
+      head: step.into && `user ${run} ${step.into.frame} ${step.into.turn}`,
+      advances: step.advances,
+      due: clock.now() + dueMs,
+    };
+    const answer = await repeated(() => store.commit(lease, commit));
+    if (over) return await stand();
+    if (answer.is === "lost") {
+      fail(new LeaseLostError());
+      return await stand();
+    }
+    progress = quiet && !answer.quiet ? afterChange : progress;
+    transcript.append(answer.entries);
+    mail = answer.mail;
+    watched = answer.watched;
+    for (const part of [step.change, answer.quiet ? step.quiet : undefined]) {
+      for (const [path, value] of Object.entries(part?.open ?? {})) if (value[0] === "s") permitted.add(path);
+    }
+    const left = answer.quiet ? quiet?.leave ?? change.leave : change.leave;
+    if (!left) return answer.quiet;
+    close(new LeaseLostError());
+    end({ publish: answer.publish });
+    return await stand();
+  };
+
+  /** A commit whose answer was lost is sent again: the store knows its sequence number. */
+  const repeated = async (send: () => Promise<Committed>): Promise<Committed> => {
+    for (let tries = 1;; tries++) {
+      try {
+        return await send();
+      } catch (error) {
+        if (over) return await stand();
+        if (error instanceof FatalError || tries >= 3) {
+          throw new RetryableError(`Commit: ${messageOf(error)}`, undefined, { cause: error });
+        }
+        await clock.sleep(100 * tries, finished.signal);
+      }
+    }
+  };
+
+  /** S1, S3: in line, and in flight until it is done. */
+  const inLine = <T>(body: () => Promise<T>): Promise<T> => {
+    const mine = work(() => last.then(() => over ? stand() : body()));
+    last = mine.catch(() => {});
+    return mine.catch((error) => {
+      fail(error);
+      return stand();
+    });
+  };
+
+  const work = async <T>(body: () => Promise<T>): Promise<T> => {
+    inFlight++;
+    try {
+      return await body();
+    } finally {
+      inFlight--;
+      settle();
+    }
+  };
+
+  /** S3. When all branches stand still, one commit ends the slice; if something came meanwhile, they look again. */
+  let settling = false;
+  const settle = () => {
+    if (settling || over || !parked.length) return;
+    settling = true;
+    // A branch that goes on does so at once, in microtasks; after a whole round of the event loop nothing is about to begin.
+    clock.sleep(0).then(async () => {
+      settling = false;
+      if (over || inFlight || !parked.length) return;
+      const now = clock.now();
+      if (parked.some((branch) => branch.until !== undefined && branch.until <= now)) return wake();
+      if (parked.some((branch) => branch.until === undefined)) {
+        await inLine(() =>
+          write({ change: { append: [pause("queued")] } }, { change: { status: "queued" } })
+        );
+        return;
+      }
+      const wakeAt = Math.min(...parked.map((branch) => branch.until!));
+      await inLine(() =>
+        write({ quiet: { append: [pause("waiting", wakeAt)] } }, { quiet: { status: "waiting", wakeAt } })
+      );
+      wake();
+    });
+  };
+  const wake = () => parked.splice(0).forEach((branch) => branch.wake());
+
+  const pause = (status: "queued" | "waiting", wakeAt?: number) =>
+    encode("pause", run, root, { status, ...(wakeAt ? { wakeAt, waitingFor: waitingFor() } : {}) });
+  const waitingFor = (): WaitingCall[] =>
+    transcript.openCalls().flatMap(({ path, call, state, wait }) =>
+      state === "waiting" && wait ? [{ toolCallId: publicId(run, path), name: call.name, ...wait }] : []
+    );
+
+  // One timer per slice for each: the lease, the hard limit.
+  (async () => {
+    for (;;) {
+      await clock.sleep(Math.min(renewMs, it.leaseMs / 3), finished.signal);
+      if (over) return;
+      // A renew that fails says nothing: the next one, or a commit, will tell.
+      const renewed = await store.renew(lease, it.leaseMs).catch(() => undefined);
+      if (renewed?.is === "lost") return fail(new LeaseLostError());
+      if (renewed) watched = renewed.watched;
+    }
+  })();
+  clock.sleep(spending.budget.hardMs, finished.signal).then(() => {
+    if (over) return;
+    cut = true;
+    aborter.abort(new DOMException("The slice has reached its limit of time", "TimeoutError"));
+  });
+
+  // S4. One batch is on its way at a time, so that pieces stay in order.
+  const streaming = new Set<string>();
+  let pieces: string[] = [], reset = false, showing = false;
+  const show = (frame: string, piece: Piece) => {
+    if ("ends" in piece) return void streaming.delete(piece.message);
+    if (!watched || over) return;
+    if ("begins" in piece) {
+      reset ||= streaming.size === 0;
+      streaming.add(piece.message);
+    }
+    pieces.push(JSON.stringify({ run, frame, ...piece }));
+    if (showing) return;
+    showing = true;
+    (async () => {
+      while (pieces.length && !over) {
+        await clock.sleep(showMs, finished.signal);
+        const items = pieces.splice(0), begins = reset;
+        reset = false;
+        if (!over) await store.stream(lease, items, begins);
+      }
+    })().catch(() => {}).finally(() => showing = false);
+  };
+
+  return {
+    run,
+    thread: it.thread,
+    settings: it.settings,
+    transcript,
+    signal: aborter.signal,
+    ended,
+    fail,
+    get mail() {
+      return mail;
+    },
+    get cut() {
+      return cut;
+    },
+    get spent() {
+      return cut || spending.spent(clock.now());
+    },
+    get leftMs() {
+      return spending.leftMs(clock.now());
+    },
+    now: () => clock.now(),
+    commit: (decide) =>
+      inLine(async () => {
+        const step = decide();
+        return step ? await write(step) : false;
+      }),
+    work: async (body) => {
+      const value = await work(body);
+      return over ? await stand() : value;
+    },
+    park: (until) =>
+      new Promise<void>((resolve) => {
+        if (over) return;
+        parked.push({ until, wake: resolve });
+        settle();
+      }),
+    sleep: (ms, signal) =>
+      clock.sleep(ms, signal ? AbortSignal.any([signal, aborter.signal]) : aborter.signal),
+    permitted: (path) => permitted.delete(path),
+    show,
+    countTurn: () => void spending.turns++,
+    fetch: (input, init) => {
+      spending.subrequests++;
+      return fetch(input, init);
+    },
+    entry: (kind, path, body, more) => encode(kind, run, path, body, more),
+  };
+}

@@ -1,0 +1,122 @@
+/** What a loop writes when something is over: a turn, a frame, the run, a call that nobody ran. Pure: each answers parts of a commit. */
+import { callPath, publicId, root } from "./entry.ts";
+import type { Journal, Part, Step } from "./journal.ts";
+import { textOf } from "./message.ts";
+import type { Models } from "./model.ts";
+import { type FinishReason, maxIterations, type Settings, type ToolChoice } from "./run.ts";
+import type { Take } from "./store.ts";
+import type { AgenticContext, Tool } from "./tool.ts";
+import type { CallState, Frame } from "./transcript.ts";
+
+/** One loop: the run's own, or one that an agentic function opened. */
+export interface Loop {
+  frame: string;
+  journal: Journal;
+  models: Models;
+  settings: Settings;
+  /** What the model may call, in a stable order. */
+  menu: Tool[];
+  /** What an agentic function's body gets to open loops of its own. */
+  nested(call: CallState, loop: Loop): Pick<AgenticContext, "exec" | "step">;
+}
+
+/** What comes once the last result of a message is there: the next turn, which takes steering, or the limit. */
+export function nextTurn(it: Loop, at: Frame): Step {
+  if (at.turn >= maxIterations(it.settings)) return { change: finish(it, at, "max_iterations") };
+  return {
+    change: boundary(it, at),
+    take: [steering(it.settings)],
+    into: { frame: it.frame, turn: at.turn + 1 },
+  };
+}
+
+/** The turn after this one begins. */
+export function boundary({ journal, frame }: Loop, at: Frame): Part {
+  return {
+    append: [journal.entry("turn", frame, { ended: ended(journal, at) }, { n: at.turn + 1 })],
+    ...(frame === root ? { count: { iterations: 1 } } : {}),
+  };
+}
+
+/** The end of a loop: of the run, or of a nested frame. */
+export function finish({ journal, frame }: Loop, at: Frame, finishReason: FinishReason): Part {
+  // The limit may come after a message that only asked for tools: then the text is what the model said last.
+  const text = finishReason === "max_iterations" ? at.text : textOf(at.message?.content ?? "");
+  const turnEnded = ended(journal, at);
+  if (frame !== root) {
+    return { append: [journal.entry("return", frame, { text, finishReason, ended: turnEnded })] };
+  }
+  const body = { status: "completed" as const, finishReason, ended: turnEnded, at: journal.now() };
+  return {
+    append: [journal.entry("end", root, body)],
+    end: { status: "completed", ending: { finishReason, text } },
+  };
+}
+
+/** The run cannot go on. Open calls, of all frames, get their results. */
+export function fail(journal: Journal, code: string, message: string): Step {
+  const open = journal.transcript.openCalls();
+  const error = { code, message };
+  return {
+    change: {
+      append: [
+        ...open.map((call) => unanswered(journal, call, "The run failed before this call ended")),
+        journal.entry("end", root, { status: "failed", error, at: journal.now() }),
+      ],
+      close: open.map((call) => call.path),
+      end: { status: "failed", ending: { error } },
+    },
+  };
+}
+
+/** The result of a call that something else ended: `why`, and what that means for its effect. */
+export function unanswered(journal: Journal, { path, call, state }: CallState, why: string): string {
+  const content = state === "begun"
+    ? `${why}. It had begun: what it did is unknown. Check before you ask for it again`
+    : `${why}. It was not run`;
+  return journal.entry("result", path, {
+    toolName: call.name,
+    content,
+    isError: true,
+    at: journal.now(),
+    ...(state === "begun" ? { ran: true, unknown: true } : { notRun: "cancelled" as const }),
+  });
+}
+
+export function steering(settings: Settings): Take {
+  return { kinds: ["steering"], all: settings.steeringMode === "all" };
+}
+
+/** Whether there is mail that keeps this loop from ending. */
+export function mailWaits({ journal, frame }: Loop): boolean {
+  return journal.mail.steering > 0 || (frame === root && journal.mail.followUps > 0);
+}
+
+/** Why a message without calls ends its loop. */
+export function finishReason(at: Frame): FinishReason {
+  const { stopReason } = at.message!;
+  return stopReason === "length" || stopReason === "refusal" ? stopReason : "stop";
+}
+
+function ended(journal: Journal, at: Frame): { message: string; results: string[] } | undefined {
+  if (!at.message) return undefined;
+  const results = at.calls.map((_, index) => publicId(journal.run, callPath(at.path, at.turn, index)));
+  return { message: at.message.id, results };
+}
+
+/** A forced choice holds until one call has run, so that a run can end; "none" holds for every turn. */
+export function choiceOf({ toolChoice = "auto", toolChoiceScope }: Loop["settings"], at: Frame): ToolChoice {
+  const forced = toolChoice !== "auto" && toolChoice !== "none";
+  return forced && toolChoiceScope !== "every" && at.released ? "auto" : toolChoice;
+}
+
+/** Parts of one commit, joined in order. */
+export function merge(...parts: Part[]): Part {
+  return {
+    append: parts.flatMap((part) => part.append ?? []),
+    open: Object.assign({}, ...parts.map((part) => part.open)),
+    close: parts.flatMap((part) => part.close ?? []),
+    count: Object.assign({}, ...parts.map((part) => part.count)),
+    end: parts.find((part) => part.end)?.end,
+  };
+}

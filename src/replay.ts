@@ -1,0 +1,147 @@
+/**
+ * What the body of an agentic function stands on: `exec` and `step`, found in the log by path when the body runs again from its start.
+ *
+ * R1. A key names one thing: what is open at the same time needs different keys, since position means nothing there (H6).
+ * R2. What is in the log is never done again; the first thing that is not goes on.
+ * R3. A body that asks for something else than last time gets a ReplayError, which becomes its call's result.
+ */
+import { publicId } from "./entry.ts";
+import { ReplayError } from "./errors.ts";
+import type { Journal } from "./journal.ts";
+import { loop } from "./loop.ts";
+import type { Loop } from "./outcome.ts";
+import type { AgenticContext, ExecOptions } from "./tool.ts";
+import { type CallState, canonical } from "./transcript.ts";
+
+/** Results of steps are kept in the log; larger ones belong elsewhere. */
+const maxStepLength = 256 * 1024;
+
+export function nested(call: CallState, outer: Loop): Pick<AgenticContext, "exec" | "step"> {
+  const { journal } = outer;
+  const names = new Names(call);
+  return {
+    exec: async (content, options = {}) => {
+      const key = names.take("exec", options.key);
+      const frame = `${call.path}/${key}`;
+      const fingerprint = fingerprintOf(canonical({ content, ...options }));
+      try {
+        await enter(journal, frame, fingerprint, content);
+        const { text } = await loop({ ...outer, ...narrowed(outer, options), frame });
+        return text;
+      } finally {
+        names.give(key);
+      }
+    },
+    step: async (name, body) => {
+      const key = names.take("step", name);
+      try {
+        return await step(journal, `${call.path}/${key}`, body);
+      } finally {
+        names.give(key);
+      }
+    },
+  };
+}
+
+async function enter(
+  journal: Journal,
+  frame: string,
+  fingerprint: string,
+  content: Parameters<AgenticContext["exec"]>[0],
+): Promise<void> {
+  const known = journal.transcript.frame(frame);
+  if (known && known.fingerprint !== fingerprint) {
+    throw new ReplayError(
+      `Replay "${frame}": the function asked for ${fingerprint}, but last time for ${known.fingerprint}. ` +
+        `Its body must ask for the same things each time; what changes belongs into a step`,
+    );
+  }
+  if (known) return;
+  const id = `${publicId(journal.run, frame)}-prompt`;
+  await journal.commit(() => ({
+    change: {
+      append: [
+        journal.entry("enter", frame, { fingerprint }),
+        journal.entry("turn", frame, {}, { n: 1 }),
+        journal.entry("user", frame, { content, at: journal.now() }, { n: 1, id }),
+      ],
+    },
+  }));
+}
+
+async function step<T>(journal: Journal, path: string, body: () => Promise<T> | T): Promise<T> {
+  const known = journal.transcript.steps.get(path);
+  if (known) return known.value as T;
+  if (journal.spent) await stopHere(journal);
+  const value = await journal.work(async () => await body());
+  const text = JSON.stringify(value);
+  if (text && text.length > maxStepLength) {
+    throw new ReplayError(
+      `Step "${path}": its value has ${text.length} characters, more than ${maxStepLength}. Return a reference to it`,
+    );
+  }
+  await journal.commit(() => ({
+    change: { append: [journal.entry("step", path, { value })] },
+    advances: true,
+  }));
+  // What a later slice will see is what this one sees: the value after its way through JSON.
+  return (text === undefined ? undefined : JSON.parse(text)) as T;
+}
+
+async function stopHere(journal: Journal): Promise<never> {
+  for (;;) await journal.park();
+}
+
+/** A nested loop inherits all but how the outer one chooses tools; its menu only narrows. */
+function narrowed(
+  outer: Loop,
+  { key: _key, tools, ...options }: ExecOptions,
+): Pick<Loop, "settings" | "menu"> {
+  const { toolsAllow, toolsDeny = [], toolset } = options;
+  const menu = outer.menu.filter(({ name }) =>
+    toolset !== "none" && (!tools || tools.includes(name)) && (!toolsAllow || toolsAllow.includes(name)) &&
+    !toolsDeny.includes(name)
+  );
+  const { model, system, parallelToolCalls, steering, steeringMode } = outer.settings;
+  return { menu, settings: { model, system, parallelToolCalls, steering, steeringMode, ...options } };
+}
+
+/** Short texts as they are; of long ones enough to tell them apart. */
+function fingerprintOf(text: string): string {
+  if (text.length <= 200) return text;
+  let a = 0xdeadbeef, b = 0x41c6ce57;
+  for (let i = 0; i < text.length; i++) {
+    a = Math.imul(a ^ text.charCodeAt(i), 2654435761);
+    b = Math.imul(b ^ text.charCodeAt(i), 1597334677);
+  }
+  return `${text.slice(0, 120)}… (${text.length} characters, ${(a >>> 0).toString(16)}${
+    (b >>> 0).toString(16)
+  })`;
+}
+
+/** R1. Keys of one call's body: those in use, and how often each was used one after another. */
+class Names {
+  readonly #open = new Set<string>();
+  readonly #used = new Map<string, number>();
+  constructor(readonly call: CallState) {}
+
+  take(kind: "exec" | "step", wanted?: string): string {
+    // Spelled so that it holds neither "/" nor "#", which stand for more.
+    const base = encodeURIComponent(wanted ?? kind);
+    if ([...this.#open].some((key) => key === base || key.startsWith(`${base}#`))) {
+      throw new ReplayError(
+        `Two calls of ${kind} are open at the same time under the key "${base}" in "${this.call.call.name}" (${this.call.path}). ` +
+          `Give each its own: ${kind === "exec" ? "exec(…, { key })" : "step(name, …)"}`,
+      );
+    }
+    const n = (this.#used.get(base) ?? 0) + 1;
+    this.#used.set(base, n);
+    const key = n === 1 ? base : `${base}#${n}`;
+    this.#open.add(key);
+    return key;
+  }
+
+  give(key: string): void {
+    this.#open.delete(key);
+  }
+}

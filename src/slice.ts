@@ -1,0 +1,114 @@
+/**
+ * One delivery: claim, go on, hand over. It owns what happens before the loop and after it.
+ *
+ * H1. It resolves only when what follows is durable: ended, waiting with its wake-up published, or the next delivery published (rule 4).
+ * H2. It publishes the ticket that its own commit, or the claim, answered; never one read later.
+ */
+import { type Budget, Spending } from "./budget.ts";
+import type { Clock } from "./clock.ts";
+import { root } from "./entry.ts";
+import { LeaseLostError } from "./errors.ts";
+import { holdLease } from "./lease.ts";
+import { loop } from "./loop.ts";
+import type { Models } from "./model.ts";
+import { fail } from "./outcome.ts";
+import type { Delivery, Queue } from "./queue.ts";
+import type { Registry } from "./registry.ts";
+import { nested } from "./replay.ts";
+import { maxIterations, noProgress, type Progress, publicThread, readStored, type Settings } from "./run.ts";
+import type { Store } from "./store.ts";
+import type { Tool } from "./tool.ts";
+import { Transcript } from "./transcript.ts";
+
+export interface SliceOptions {
+  store: Store;
+  queue: Queue;
+  clock: Clock;
+  models: Models;
+  registry: Registry;
+  budget: Budget;
+  leaseMs: number;
+  /** Transcripts that this process holds, and how to stop its slices at once. Only speed depends on either. */
+  warm: Warm;
+  holding: Map<string, () => void>;
+  menu(settings: Settings): Tool[];
+}
+
+/** Claims since the run last came further; claims of the run in all (rule 7). */
+const maxAttempts = 5;
+const maxClaims = (settings: Settings) => 3 * maxIterations(settings) + 20;
+
+/** Advances the run of a delivery by one slice. Throws RetryableError when the delivery must come again. */
+export async function slice(delivery: Delivery, message: string, it: SliceOptions): Promise<void> {
+  const { store, queue, clock, warm } = it;
+  const held = warm.take(delivery.thread);
+  const claimed = await store.claim(delivery, {
+    message,
+    leaseMs: it.leaseMs,
+    known: held?.length,
+    incarnation: held?.incarnation,
+  });
+  if (claimed.is !== "claimed") {
+    if (held) warm.keep(delivery.thread, held);
+    if (claimed.publish) await queue.publish(claimed.publish);
+    return;
+  }
+  const since = clock.now();
+  const transcript = held?.incarnation === claimed.lease.incarnation && held.length === claimed.from
+    ? held
+    : new Transcript(claimed.lease.incarnation);
+  transcript.append(claimed.entries);
+  while (transcript.length < claimed.length) {
+    const page = await store.read(delivery.thread, { from: transcript.length });
+    if (page?.incarnation !== transcript.incarnation || !page.entries.length) return;
+    // Entries that came after the claim are left for the first commit to answer.
+    transcript.append(page.entries.slice(0, claimed.length - transcript.length));
+  }
+
+  const { settings } = readStored(claimed.settings);
+  const before: Progress = claimed.progress ? JSON.parse(claimed.progress) : noProgress;
+  const journal = holdLease({
+    store,
+    clock,
+    leaseMs: it.leaseMs,
+    claimed,
+    settings,
+    progress: { ...before, slices: before.slices + 1 },
+    transcript,
+    thread: publicThread(delivery.thread),
+    spending: new Spending(it.budget, since),
+  });
+  const exhausted = claimed.attempts > maxAttempts || claimed.claims > maxClaims(settings);
+  if (exhausted) {
+    const tried = claimed.attempts > maxAttempts ? claimed.attempts - 1 : claimed.claims - 1;
+    const why = `Gave up after ${tried} attempts that did not bring the run further`;
+    journal.commit(() => fail(journal, "attempts", why));
+  } else {
+    // Also what the menu throws, if a tool is gone since the run began, is the run's failure to go on.
+    (async () =>
+      await loop({ frame: root, journal, models: it.models, settings, menu: it.menu(settings), nested }))()
+      .catch(journal.fail);
+  }
+  it.holding.set(claimed.run, () => journal.fail(new LeaseLostError()));
+  const { publish } = await journal.ended.finally(() => it.holding.delete(claimed.run));
+  warm.keep(delivery.thread, transcript);
+  if (publish) await queue.publish(publish);
+}
+
+/** Transcripts by thread, the least recently used dropped first. A slice takes one out while it works, so that no two share it. */
+export class Warm {
+  readonly #held = new Map<string, Transcript>();
+  constructor(readonly size: number) {}
+
+  take(thread: string): Transcript | undefined {
+    const held = this.#held.get(thread);
+    this.#held.delete(thread);
+    return held;
+  }
+
+  keep(thread: string, transcript: Transcript): void {
+    this.#held.delete(thread);
+    this.#held.set(thread, transcript);
+    if (this.#held.size > this.size) this.#held.delete(this.#held.keys().next().value!);
+  }
+}

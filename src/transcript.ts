@@ -1,0 +1,227 @@
+/**
+ * What the log says: a fold over its entries, one at a time, so that its cost does not grow with the thread. It owns nothing else: what is
+ * not in the log does not exist for the loop.
+ *
+ * T1. Only entries that the store answered are applied, in order; so a transcript is always a true beginning of its incarnation's log.
+ * T2. Results are put into `messages` in source order once the last of them is there; before that no model call can happen (DESIGN rule 9).
+ */
+import { type Answer, type Bodies, callPath, decode, type Entry, frameOf, publicId, root } from "./entry.ts";
+import {
+  type AssistantMessage,
+  callsOf,
+  type Message,
+  textOf,
+  type ToolCall,
+  type ToolMessage,
+} from "./message.ts";
+import type { FinishReason } from "./run.ts";
+
+export interface CallState {
+  path: string;
+  call: ToolCall;
+  /** begun: a commit permitted it to run. */
+  state: "pending" | "waiting" | "begun" | "done";
+  wait?: Bodies["wait"];
+  answer?: Answer;
+  /** Its idempotency key, from when it begins. */
+  key?: string;
+  result?: Bodies["result"];
+}
+
+export interface Frame {
+  path: string;
+  /** The present turn; 0 before the first. */
+  turn: number;
+  /** What the model said in the present turn. */
+  message?: AssistantMessage;
+  calls: CallState[];
+  /** Failed model calls of the present turn, and when the next may be made. */
+  retries: number;
+  retryAt: number;
+  /** A tool has run since the frame began: a forced choice holds no longer. */
+  released: boolean;
+  /** Errors in a row of calls with the same tool and arguments. */
+  failures: Map<string, { text: string; times: number }>;
+  /** What the model gets: for the root all runs of the thread. */
+  messages: Message[];
+  /** The last text that the model said in this frame and run. */
+  text: string;
+  returned?: { text: string; finishReason: FinishReason };
+  fingerprint?: string;
+}
+
+export class Transcript {
+  /** How many entries of the log are in it. */
+  length = 0;
+  /** The run whose entries came last. */
+  run = "";
+  /** Steps of agentic functions, by path. */
+  readonly steps = new Map<string, { value?: unknown }>();
+  /** Idempotency keys of calls whose outcome is unknown, by what they did; kept across runs (DESIGN rule 5). */
+  readonly unknown = new Map<string, string>();
+  readonly #frames = new Map<string, Frame>();
+  readonly #calls = new Map<string, CallState>();
+
+  constructor(readonly incarnation: string) {
+    this.#open(root, []);
+  }
+
+  append(entries: readonly string[]): void {
+    for (const text of entries) {
+      this.#apply(decode(text));
+      this.length++;
+    }
+  }
+
+  frame(path: string): Frame | undefined {
+    return this.#frames.get(path);
+  }
+
+  get root(): Frame {
+    return this.#frames.get(root)!;
+  }
+
+  /** Every call of the present run that has no result yet. */
+  openCalls(): CallState[] {
+    return [...this.#calls.values()].filter((call) => call.state !== "done");
+  }
+
+  #open(path: string, messages: Message[]): Frame {
+    const frame: Frame = {
+      path,
+      turn: 0,
+      calls: [],
+      retries: 0,
+      retryAt: 0,
+      released: false,
+      failures: new Map(),
+      messages,
+      text: "",
+    };
+    this.#frames.set(path, frame);
+    return frame;
+  }
+
+  #apply(entry: Entry): void {
+    const { path, run } = entry;
+    switch (entry.kind) {
+      case "start": {
+        const { messages } = this.root;
+        this.run = run;
+        this.#frames.clear();
+        this.#calls.clear();
+        this.steps.clear();
+        this.#open(root, messages);
+        return;
+      }
+      case "user":
+        this.#frames.get(path)?.messages.push({ role: "user", id: entry.id, ...entry.body });
+        return;
+      case "enter":
+        this.#open(path, []).fingerprint = entry.body.fingerprint;
+        return;
+      case "turn": {
+        const frame = this.#frames.get(path);
+        if (frame) {
+          Object.assign(frame, { turn: entry.n, message: undefined, calls: [], retries: 0, retryAt: 0 });
+        }
+        return;
+      }
+      case "retry": {
+        const frame = this.#frames.get(path);
+        if (frame) Object.assign(frame, { retries: entry.n, retryAt: entry.body.until });
+        return;
+      }
+      case "assistant": {
+        const frame = this.#frames.get(path);
+        if (!frame) return;
+        const message: AssistantMessage = { role: "assistant", id: entry.id, ...entry.body };
+        frame.message = message;
+        frame.text = textOf(message.content) || frame.text;
+        frame.messages.push(message);
+        frame.calls = callsOf(message).map((call, index) => ({
+          path: callPath(path, entry.n, index),
+          call,
+          state: "pending",
+        }));
+        for (const call of frame.calls) this.#calls.set(call.path, call);
+        return;
+      }
+      case "wait": {
+        const call = this.#calls.get(path);
+        if (call) Object.assign(call, { state: "waiting", wait: entry.body });
+        return;
+      }
+      case "answer": {
+        const call = this.#calls.get(path);
+        if (call) call.answer = entry.body;
+        return;
+      }
+      case "call": {
+        const call = this.#calls.get(path);
+        if (call) Object.assign(call, { state: "begun", key: entry.body.key });
+        return;
+      }
+      case "result":
+        return this.#result(entry);
+      case "step":
+        this.steps.set(path, entry.body);
+        return;
+      case "return": {
+        const frame = this.#frames.get(path);
+        if (frame) frame.returned = { text: entry.body.text, finishReason: entry.body.finishReason };
+        return;
+      }
+      default:
+        return;
+    }
+  }
+
+  #result({ run, path, body }: { run: string; path: string; body: Bodies["result"] }): void {
+    const call = this.#calls.get(path), frame = this.#frames.get(frameOf(path));
+    if (!call || !frame || call.state === "done") return;
+    call.state = "done";
+    call.result = body;
+    if (body.ran) frame.released = true;
+
+    const what = signature(call.call);
+    if (body.unknown) this.unknown.set(what, call.key ?? idempotencyKey(run, path));
+    else if (body.ran) this.unknown.delete(what);
+
+    if (!body.isError) frame.failures.delete(what);
+    else if (!body.notRun) {
+      const text = textOf(body.content), before = frame.failures.get(what);
+      frame.failures.set(what, { text, times: before?.text === text ? before.times + 1 : 1 });
+    }
+    if (frame.calls.every((other) => other.state === "done")) {
+      for (const done of frame.calls) frame.messages.push(toolMessage(run, done));
+    }
+  }
+}
+
+export function toolMessage(run: string, { path, result }: CallState): ToolMessage {
+  const { content, isError, toolName, at } = result!;
+  const toolCallId = publicId(run, path);
+  return { role: "tool", id: `${toolCallId}-result`, toolCallId, toolName, content, isError, at };
+}
+
+/** The identity of a call, handed to its tool (DESIGN rule 5). */
+export function idempotencyKey(run: string, path: string): string {
+  return `${run}/${path}`;
+}
+
+/** What a call does, whoever asked for it: its tool and arguments, whatever the order of keys. */
+export function signature(call: { name: string; arguments: unknown }): string {
+  return `${call.name} ${canonical(call.arguments)}`;
+}
+
+/** JSON with sorted keys. */
+export function canonical(value: unknown): string {
+  return JSON.stringify(
+    value,
+    (_key, part) =>
+      part && typeof part === "object" && !Array.isArray(part)
+        ? Object.fromEntries(Object.entries(part).sort(([a], [b]) => a < b ? -1 : 1))
+        : part,
+  );
+}

@@ -1,0 +1,148 @@
+/**
+ * One turn: one model call, folded into one assistant message and committed. A call that fails is tried again in the same turn; how often is
+ * counted in the log, so that a crash does not give it a fresh start (DESIGN rule 7).
+ */
+import { callPath, publicId, turnPath } from "./entry.ts";
+import { InputError, messageOf } from "./errors.ts";
+import { begin } from "./dispatch.ts";
+import type { Part, Step } from "./journal.ts";
+import { choiceOf, fail, finish, finishReason, type Loop, mailWaits, merge, unanswered } from "./outcome.ts";
+import { type AssistantMessage, callsOf } from "./message.ts";
+import { ModelError, type ModelReply, type ModelRequest } from "./model.ts";
+import type { CallState, Frame } from "./transcript.ts";
+import { schemaOf } from "./validate.ts";
+
+/** Tries of one turn's model call after the first. */
+const maxRetries = 4;
+/** The longest that a vendor may ask us to wait; beyond it the run fails rather than sleeps for days (CASES E04). */
+const longestWaitMs = 3_600_000;
+
+export async function turn(it: Loop, at: Frame): Promise<void> {
+  const { journal } = it;
+  if (journal.spent) return await journal.park();
+  const pause = at.retryAt - journal.now();
+  if (pause > 0) {
+    return await (pause < journal.leftMs
+      ? journal.work(() => journal.sleep(pause))
+      : journal.park(at.retryAt));
+  }
+
+  journal.countTurn();
+  const id = publicId(journal.run, turnPath(at.path, at.turn));
+  try {
+    const model = it.models.get(it.settings.model ?? it.models.default);
+    journal.show(at.path, { message: id, begins: true });
+    const reply = await journal.work(() =>
+      model.reply(request(it, at), {
+        signal: journal.signal,
+        onDelta: (delta) => journal.show(at.path, { message: id, delta }),
+      })
+    );
+    await accept(it, at, {
+      role: "assistant",
+      id,
+      model: model.name,
+      at: journal.now(),
+      ...withIds(it, at, reply),
+    });
+  } catch (error) {
+    if (journal.cut) return await journal.park();
+    await journal.commit(() => refused(it, at, error));
+  } finally {
+    journal.show(at.path, { message: id, ends: true });
+  }
+}
+
+function request({ menu, settings }: Loop, at: Frame): ModelRequest {
+  return {
+    system: settings.system,
+    messages: at.messages,
+    tools: menu.map((tool) => ({
+      name: tool.name,
+      description: tool.description,
+      parameters: schemaOf(tool.parameters),
+    })),
+    toolChoice: choiceOf(settings, at),
+    parallelToolCalls: settings.parallelToolCalls,
+  };
+}
+
+function withIds(
+  { journal }: Loop,
+  at: Frame,
+  reply: ModelReply,
+): Omit<AssistantMessage, "role" | "id" | "model" | "at"> {
+  let index = 0;
+  const content = reply.content.map((block) =>
+    block.type === "tool_call"
+      ? { ...block, id: publicId(journal.run, callPath(at.path, at.turn, index++)) }
+      : block
+  );
+  const { stopReason, stopDetail, usage } = reply;
+  return { content, stopReason, ...(stopDetail ? { stopDetail } : {}), usage };
+}
+
+/** Commits the message with what follows from it at once: its first call's start, or the end. */
+async function accept(it: Loop, at: Frame, message: AssistantMessage): Promise<void> {
+  const { journal } = it;
+  const { role: _role, id, ...body } = message;
+  const calls: CallState[] = callsOf(message).map((call, index) => ({
+    path: callPath(at.path, at.turn, index),
+    call,
+    state: "pending",
+  }));
+  const said: Part = {
+    append: [journal.entry("assistant", at.path, body, { n: at.turn, id })],
+    count: { usage: message.usage },
+  };
+  const after: Frame = { ...at, message, calls };
+  await journal.commit(() => {
+    const refusal = ending(message);
+    if (refusal) {
+      const notRun = calls.map((call) => unanswered(journal, call, "The model's message was refused"));
+      const end = "fail" in refusal
+        ? fail(journal, "stop_reason", refusal.fail).change!
+        : finish(it, after, refusal.finish);
+      return { change: merge(said, { append: notRun }, end), advances: true };
+    }
+    if (calls.length) {
+      return {
+        change: merge(said, { open: cancelledIfOpen(it, calls) }, begin(it, after) ?? {}),
+        advances: true,
+      };
+    }
+    const reason = finishReason(after);
+    return {
+      change: said,
+      ...(reason === "stop" && mailWaits(it) ? {} : { quiet: finish(it, after, reason) }),
+      advances: true,
+    };
+  });
+}
+
+/** Messages after which nothing is executed, whatever they ask for (CASES B19, B21). */
+function ending(message: AssistantMessage): { finish: "refusal" } | { fail: string } | undefined {
+  if (message.stopReason === "refusal") return { finish: "refusal" };
+  if (message.stopReason === "other") {
+    return {
+      fail: `The model stopped for a reason that is not known here: ${message.stopDetail ?? "none given"}`,
+    };
+  }
+}
+
+/** From the commit of their message on, all calls have the result ready that a cancel would give them. */
+function cancelledIfOpen({ journal }: Loop, calls: CallState[]): Record<string, string> {
+  return Object.fromEntries(calls.map((call) => [call.path, "p" + unanswered(journal, call, "Cancelled")]));
+}
+
+/** What a failed model call means: another try later, or the end of the run. Nothing of the failed message is kept. */
+function refused({ journal }: Loop, at: Frame, error: unknown): Step {
+  if (error instanceof InputError) return fail(journal, "model", error.message);
+  const failure = error instanceof ModelError ? error : new ModelError("bad_request", messageOf(error));
+  const n = at.retries + 1, wait = failure.retryAfterMs ?? 1000 * 2 ** (n - 1);
+  if (!failure.retryable || n > maxRetries || wait > longestWaitMs) {
+    return fail(journal, failure.code, failure.message);
+  }
+  const body = { code: failure.code, message: failure.message, until: journal.now() + wait };
+  return { change: { append: [journal.entry("retry", at.path, body, { n })], count: { unaccounted: 1 } } };
+}

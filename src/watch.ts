@@ -1,0 +1,136 @@
+/**
+ * A run's events for one listener: the log, projected, then what comes. It reads, and nothing that happens here touches the run (DESIGN
+ * rule 10).
+ *
+ * W1. Each event once and in order: after the id the listener names, or after one `resync` if that id cannot be honoured.
+ * W2. A message that was seen in pieces is not begun a second time by its entry; if its pieces begin again, the first are void.
+ */
+import type { Clock } from "./clock.ts";
+import { decode } from "./entry.ts";
+import { type Event, liveFrom, type Placed, Projector } from "./event.ts";
+import type { Piece } from "./journal.ts";
+import type { Live, RunRecord, Store } from "./store.ts";
+
+/** How often to look although nobody said that there is something new. */
+const pollMs = 15_000;
+/** A stream closes after so long, with the run going on: the listener comes again with the last id. */
+const longestMs = 300_000;
+
+export interface WatchOptions {
+  store: Store;
+  clock: Clock;
+  thread: string;
+  record: RunRecord;
+  after?: string;
+  signal: AbortSignal;
+  /** The state that a `resync` carries. */
+  state(): Promise<Omit<Extract<Event, { type: "resync" }>, "type">>;
+}
+
+export async function* watch(it: WatchOptions): AsyncGenerator<Placed> {
+  const { store, clock, thread, record } = it;
+  const run = record.id, projector = new Projector(run), until = clock.now() + longestMs;
+  let next = record.first, seenPieces = -1, looked = false;
+  const begun = new Set<string>();
+  let after = position(it.after, record.first);
+  let news = Promise.withResolvers<void>();
+  const stop = store.watch(thread, () => news.resolve());
+  try {
+    while (!it.signal.aborted && clock.now() < until) {
+      const reading = await store.read(thread, { run, from: next });
+      if (!reading?.run) return;
+      const { live, length } = reading;
+      if (!looked && !honoured(after, live, length)) after = nowhere;
+      looked = true;
+      for (const text of reading.entries) {
+        const entry = decode(text);
+        for (const placed of projector.project(entry, next)) {
+          const { event } = placed;
+          const again = event.type === "message_start" && begun.delete(event.message.id);
+          if (!again && later(placed.id, inLog(after))) yield placed;
+        }
+        if (entry.kind === "assistant") begun.delete(entry.id);
+        next++;
+      }
+      if (next < length) continue;
+      if (after === nowhere) {
+        after = { offset: length - 1, k: liveFrom - 1 };
+        yield {
+          id: `${after.offset}.${after.k}`,
+          run,
+          frame: ".",
+          event: { type: "resync", ...await it.state() },
+        };
+      }
+      if (projector.ended) return;
+      if (live && live.base <= length) {
+        for (const [index, item] of live.items.entries()) {
+          const k = liveFrom + live.skip + index, id = `${live.base}.${k}`;
+          const place = live.base * 1e6 + k;
+          if (place <= seenPieces) continue;
+          seenPieces = place;
+          const piece = JSON.parse(item) as Piece & { run: string; frame: string };
+          if (piece.run !== run || ("message" in piece && projector.has(piece.message))) continue;
+          const event = eventOf(piece, begun);
+          if (event && later(id, after)) yield { id, run, frame: piece.frame, event };
+        }
+      }
+      const rest = new AbortController();
+      await Promise.race([
+        news.promise,
+        clock.sleep(Math.min(pollMs, until - clock.now()), AbortSignal.any([rest.signal, it.signal])),
+      ]);
+      rest.abort();
+      news = Promise.withResolvers<void>();
+    }
+  } finally {
+    stop();
+  }
+}
+
+type Position = { offset: number; k: number };
+
+/** An id that cannot be honoured: nothing comes after it until the listener has been told the state. */
+const nowhere: Position = { offset: Infinity, k: 0 };
+
+function position(id: string | undefined, first: number): Position {
+  if (id === undefined || id === "") return { offset: -1, k: 0 };
+  const match = /^(\d{1,12})\.(\d{1,9})$/.exec(id);
+  if (!match || Number(match[1]) < first - 1) return nowhere;
+  return { offset: Number(match[1]), k: Number(match[2]) };
+}
+
+function later(id: string, after: Position): boolean {
+  const [offset, k] = id.split(".").map(Number) as [number, number];
+  return offset > after.offset || (offset === after.offset && k > after.k);
+}
+
+/** Whether what comes after this position can still be told: an entry that is there, or a piece of what is being streamed. */
+function honoured({ offset, k }: Position, live: Live | undefined, length: number): boolean {
+  if (k < liveFrom) return offset < length;
+  const piece = k - liveFrom;
+  return live !== undefined && live.base === offset && piece >= live.skip - 1 &&
+    piece < live.skip + live.items.length;
+}
+
+/** A listener that saw a piece has seen all entries before it, and none from there on. */
+function inLog(after: Position): Position {
+  return after.k < liveFrom ? after : { offset: after.offset - 1, k: Infinity };
+}
+
+function eventOf(piece: Piece, begun: Set<string>): Event | undefined {
+  if ("toolCallId" in piece) {
+    return { type: "tool_execution_update", toolCallId: piece.toolCallId, text: piece.text };
+  }
+  if ("ends" in piece) return undefined;
+  if ("delta" in piece) return { type: "message_update", messageId: piece.message, delta: piece.delta };
+  if (begun.has(piece.message)) {
+    return {
+      type: "message_retry",
+      code: "interrupted",
+      message: "The message is made again: what came of it is void",
+    };
+  }
+  begun.add(piece.message);
+  return { type: "message_start", message: { role: "assistant", id: piece.message } };
+}

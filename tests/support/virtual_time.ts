@@ -1,0 +1,91 @@
+/** A clock whose time passes only when nothing else can happen: the next sleep is over at once. Random ids come from a seed. */
+import type { Clock } from "../../src/clock.ts";
+
+export class VirtualTime implements Clock {
+  #now: number;
+  #order = 0;
+  #state: number;
+  #sleeps: { at: number; order: number; wake(): void }[] = [];
+
+  constructor(seed = 1, start = 1_800_000_000_000) {
+    this.#now = start;
+    this.#state = (seed * 2654435761 + 12345) >>> 0;
+  }
+
+  now(): number {
+    return this.#now;
+  }
+
+  sleep(ms: number, signal?: AbortSignal): Promise<void> {
+    return new Promise((resolve) => {
+      if (signal?.aborted) return resolve();
+      const sleep = { at: this.#now + Math.max(0, ms), order: this.#order++, wake: resolve };
+      this.#sleeps.push(sleep);
+      signal?.addEventListener("abort", () => {
+        const index = this.#sleeps.indexOf(sleep);
+        if (index >= 0) this.#sleeps.splice(index, 1);
+        resolve();
+      }, { once: true });
+    });
+  }
+
+  /** 0 ≤ x < 1, the same for the same seed. */
+  random(): number {
+    this.#state = (this.#state + 0x6d2b79f5) >>> 0;
+    let t = Math.imul(this.#state ^ (this.#state >>> 15), 1 | this.#state);
+    t = (t + Math.imul(t ^ (t >>> 7), 61 | t)) ^ t;
+    return ((t ^ (t >>> 14)) >>> 0) / 4294967296;
+  }
+
+  id(length = 12): string {
+    return Array.from({ length }, () => Math.floor(this.random() * 36).toString(36)).join("");
+  }
+
+  /** Sleeps that are not over yet. */
+  get pending(): number {
+    return this.#sleeps.length;
+  }
+
+  /** Lets the next sleep be over; false if there is none. */
+  async step(limit = Infinity): Promise<boolean> {
+    await idle();
+    let next = 0;
+    if (!this.#sleeps.length) return false;
+    for (let i = 1; i < this.#sleeps.length; i++) {
+      const a = this.#sleeps[i]!, b = this.#sleeps[next]!;
+      if (a.at < b.at || (a.at === b.at && a.order < b.order)) next = i;
+    }
+    if (this.#sleeps[next]!.at > limit) return false;
+    const [sleep] = this.#sleeps.splice(next, 1);
+    this.#now = Math.max(this.#now, sleep!.at);
+    sleep!.wake();
+    return true;
+  }
+
+  /** Lets time pass until `promise` settles. */
+  async until<T>(promise: Promise<T>, maxSteps = 100_000): Promise<T> {
+    let settled = false;
+    promise.then(() => settled = true, () => settled = true);
+    for (let steps = 0; !settled; steps++) {
+      if (!await this.step()) {
+        await idle();
+        if (!settled) throw new Error("Nothing is left to happen, but the promise has not settled");
+      }
+      if (steps > maxSteps) throw new Error(`The promise has not settled after ${maxSteps} steps`);
+    }
+    return await promise;
+  }
+
+  /** Lets `ms` pass. */
+  async pass(ms: number): Promise<void> {
+    const end = this.#now + ms;
+    while (await this.step(end));
+    await idle();
+    this.#now = Math.max(this.#now, end);
+  }
+}
+
+/** A whole round of the event loop: every promise that can settle has. */
+async function idle(): Promise<void> {
+  await new Promise<void>((resolve) => setImmediate(resolve));
+}
