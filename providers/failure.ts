@@ -31,7 +31,7 @@ export function failure(thrown: unknown, { name, apiKey, signal }: Caller): Mode
   }
   const { status, headers, error } = (thrown ?? {}) as Thrown;
   const text = textOf(thrown);
-  const code = codeOf(status, wordsOf(error), text);
+  const code = codeOf(status, error, text);
   const wait = code === "quota" || !headers ? undefined : retryAfterMs(headers, systemClock.now());
   return new ModelError(code, say(text), wait);
 
@@ -69,7 +69,8 @@ function wordsOf(body: unknown): string[] {
  * "invalid token context" of a 401 down the way of compaction (CASES E06).
  * https://platform.openai.com/docs/guides/error-codes, https://platform.claude.com/docs/en/api/errors
  */
-function codeOf(status: number | undefined, words: string[], message: string): ModelErrorCode {
+function codeOf(status: number | undefined, error: unknown, message: string): ModelErrorCode {
+  const words = wordsOf(error);
   const said = (...known: string[]) => words.some((word) => known.includes(word));
   // Days, not seconds: a quota looks like a rate limit but is not worth waiting for (CASES E04).
   if (said("insufficient_quota", "billing_hard_limit_reached", "billing_not_active", "billing_error")) {
@@ -83,7 +84,7 @@ function codeOf(status: number | undefined, words: string[], message: string): M
   }
   if (status === undefined) {
     if (words.some((word) => word.startsWith("invalid_"))) return "bad_request";
-    return words.length ? "server" : "network";
+    return error === undefined ? "network" : "server";
   }
   if (status === 401 || status === 403) return "auth";
   if (status === 402) return "quota";

@@ -1,6 +1,6 @@
 /** What every model driver promises (`src/model.ts`), whatever its vendor's wire looks like. */
 import assert from "node:assert/strict";
-import type { AssistantMessage, Message, ToolMessage } from "../../src/message.ts";
+import type { AssistantMessage, Message, ToolCall, ToolMessage } from "../../src/message.ts";
 import { type Delta, type Model, ModelError, type ModelReply, type ModelRequest } from "../../src/model.ts";
 import { byteServer, type Script } from "../support/byte_server.ts";
 import type { Dialect } from "../support/dialect.ts";
@@ -31,6 +31,15 @@ export function stored(model: Model, reply: ModelReply, turn = 1): AssistantMess
 
 export function result(toolCallId: string, content: string, isError = false): ToolMessage {
   return { role: "tool", id: `r-${toolCallId}`, toolCallId, toolName: "add", content, isError, at: 1 };
+}
+
+export function callsIn(reply: ModelReply): Omit<ToolCall, "id">[] {
+  return reply.content.filter((block) => block.type === "tool_call");
+}
+
+/** Names and arguments of the calls in a reply. */
+export function called(reply: ModelReply): unknown[] {
+  return callsIn(reply).map((call) => [call.name, call.arguments]);
 }
 
 export async function refusal(promise: Promise<unknown>): Promise<ModelError> {

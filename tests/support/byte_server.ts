@@ -17,6 +17,8 @@ export interface Recorded {
   path: string;
   headers: Headers;
   body: any;
+  /** The body as it came: parsing rounds big integers. */
+  text: string;
   /** Resolves when the client has left before the answer's end. */
   left: Promise<void>;
 }
@@ -40,6 +42,7 @@ export function byteServer(check?: (request: Recorded) => Response | undefined):
       path: new URL(request.url).pathname,
       headers: request.headers,
       body: text ? JSON.parse(text) : undefined,
+      text,
       left: left.promise,
     };
     requests.push(recorded);

@@ -1,0 +1,101 @@
+/** How calls and usage are put together from the deltas that servers speaking Chat Completions really send. */
+import assert from "node:assert/strict";
+import { called, replyTo } from "./contract/model.ts";
+import { chunk, dialect, done } from "./support/dialect.ts";
+
+/** Chat frames with these tool deltas, one a frame, and an end. */
+const deltas = (parts: unknown[], finish = "tool_calls") => [
+  ...parts.map((part) => chunk({ tool_calls: [part] })),
+  chunk({}, finish),
+  done,
+];
+const fn = (name: string | undefined, args: string | undefined, rest: object = {}) => ({
+  ...rest,
+  function: { name, arguments: args },
+});
+
+async function chatReply(chunks: string[]) {
+  return (await replyTo(dialect("openai-chat"), { chunks })).reply;
+}
+
+Deno.test("openai-chat: deltas without index become separate calls, arguments may precede the name (CASES B04)", async () => {
+  const reply = await chatReply(deltas([
+    fn(undefined, '{"x":', { id: "a1" }),
+    fn(undefined, "1}"),
+    fn("g", "{}", { id: "a2" }),
+    fn("f", undefined, { id: "a1" }),
+  ]));
+  assert.deepEqual(called(reply), [["f", { x: 1 }], ["g", {}]]);
+});
+
+Deno.test("openai-chat: colliding indexes, missing and repeated ids still make two calls (CASES A10, A12, B04)", async () => {
+  const q = (value: string) => JSON.stringify({ q: value });
+  const starts: { id?: string; index?: number | null }[][] = [
+    [{ id: "a", index: 0 }, { id: "b", index: 0 }],
+    [{ id: "same", index: 0 }, { id: "same", index: 0 }],
+    [{ id: "same" }, { id: "same" }],
+    [{ index: 0 }, { index: 0 }],
+    [{ id: "", index: null }, { id: "", index: null }],
+    [{}, {}],
+  ];
+  for (const [first, second] of starts) {
+    const whole = await chatReply(deltas([fn("lookup", q("a"), first), fn("lookup", q("b"), second)]));
+    assert.deepEqual(called(whole), [["lookup", { q: "a" }], ["lookup", { q: "b" }]], JSON.stringify(first));
+    const pieces = await chatReply(deltas([
+      fn("lookup", "", first),
+      fn(undefined, '{"q":', { index: first!.index }),
+      fn(undefined, '"a"}', { index: first!.index }),
+      fn("lookup", '{"q":', second),
+      fn(undefined, '"b"}', { index: second!.index }),
+    ]));
+    assert.deepEqual(called(pieces), [["lookup", { q: "a" }], ["lookup", { q: "b" }]], JSON.stringify(first));
+  }
+});
+
+Deno.test("openai-chat: a name that is repeated with each delta, or once more at the end, is one call (CASES B04)", async () => {
+  const at = { index: 0, id: "a" };
+  const reply = await chatReply(
+    deltas([fn("f", "", at), fn("f", '{"x"', at), fn("f", ":1}", at), fn("f", "", at)]),
+  );
+  assert.deepEqual(called(reply), [["f", { x: 1 }]]);
+});
+
+Deno.test("openai-chat: an empty finish_reason is not the end (CASES B08)", async () => {
+  const reply = await chatReply([
+    chunk({ tool_calls: [fn("f", '{"x":', { index: 0, id: "a" })] }),
+    ": ping\n\n",
+    chunk({}, ""),
+    chunk({ tool_calls: [fn(undefined, "1}", { index: 0 })] }),
+    chunk({}, "tool_calls"),
+    done,
+  ]);
+  assert.deepEqual(called(reply), [["f", { x: 1 }]]);
+});
+
+Deno.test("openai-chat: chunks without choices, delta or both are taken (CASES B09)", async () => {
+  const usage = { usage: { prompt_tokens: 7, completion_tokens: 3 } };
+  for (const last of [{ choices: [], ...usage }, usage, { choices: null, ...usage }]) {
+    const reply = await chatReply([
+      'data: {"choices":[{"index":0,"finish_reason":null}]}\n\n',
+      'data: {"choices":[{"index":0,"delta":null}]}\n\n',
+      chunk({ tool_calls: [fn("f", "{}", { index: 0, id: "a" })] }),
+      chunk({}, "tool_calls"),
+      `data: ${JSON.stringify(last)}\n\n`,
+      done,
+    ]);
+    assert.deepEqual([called(reply), reply.usage], [[["f", {}]], { input: 7, output: 3 }]);
+  }
+});
+
+Deno.test("openai-chat: usage on every chunk is neither the end nor summed (CASES B10)", async () => {
+  const counted = (k: number) => ({ usage: { prompt_tokens: 10, completion_tokens: k } });
+  const reply = await chatReply([
+    chunk({ tool_calls: [fn("f", "", { index: 0, id: "a" })] }, null, counted(1)),
+    ...['{"x"', ":", "1}"].map((args, k) =>
+      chunk({ tool_calls: [fn(undefined, args, { index: 0 })] }, null, counted(k + 2))
+    ),
+    chunk({}, "tool_calls", counted(5)),
+    done,
+  ]);
+  assert.deepEqual([called(reply), reply.usage], [[["f", { x: 1 }]], { input: 10, output: 5 }]);
+});
