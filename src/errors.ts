@@ -55,6 +55,14 @@ export class ReplayError extends Error {
   override name = "ReplayError";
 }
 
+/** Whoever called `exec` must act: the run ended without a result. `code` is the run's: auth, attempts, cancelled, … */
+export class RunFailedError extends Error {
+  override name = "RunFailedError";
+  constructor(readonly code: string, message: string, readonly run: string) {
+    super(message);
+  }
+}
+
 /** The text of anything that was thrown; never empty. */
 export function messageOf(thrown: unknown): string {
   if (thrown instanceof Error) return thrown.message || thrown.name;

@@ -7,12 +7,13 @@ import { type Entry, frameOf, type MailKind, publicId } from "./entry.ts";
 import {
   type AssistantMessage,
   callsOf,
+  type Message,
   type ToolCall,
   type ToolMessage,
   type UserMessage,
 } from "./message.ts";
 import type { Delta } from "./model.ts";
-import type { FinishReason, RunError, WaitingCall } from "./run.ts";
+import type { FinishReason, RunError, RunView, WaitingCall } from "./run.ts";
 
 export type Event =
   | { type: "agent_start" }
@@ -46,7 +47,7 @@ export type Event =
   | { type: "mail_taken"; messageId: string }
   | { type: "run_waiting"; waitingFor: WaitingCall[]; until?: number }
   | { type: "warning"; code: string; message: string }
-  | { type: "resync"; messages: unknown[]; run: unknown };
+  | { type: "resync"; messages: Message[]; run: RunView };
 
 /** An event and where it stands. */
 export interface Placed {

@@ -83,6 +83,25 @@ export interface Ending extends Progress {
   error?: RunError;
 }
 
+/** A run as its owner sees it. */
+export interface RunView {
+  id: string;
+  thread: string;
+  status: Status;
+  finishReason?: FinishReason;
+  text?: string;
+  choice?: Json;
+  error?: RunError;
+  iterations: number;
+  slices: number;
+  usage: Usage;
+  waitingFor?: WaitingCall[];
+  successor?: string;
+  createdAt: number;
+  updatedAt: number;
+  metadata: { [key: string]: Json };
+}
+
 export const noProgress: Progress = {
   iterations: 0,
   slices: 0,
@@ -109,7 +128,7 @@ export function maxIterations(settings: Settings): number {
 }
 
 /** Ids of threads that a client may choose (CASES H08). "~" separates tenant, thread and run, so no two of them can share a key. */
-const threadPattern = /^[A-Za-z0-9_.:-]{1,128}$/;
+export const threadPattern = /^[A-Za-z0-9_.:-]{1,128}$/;
 
 /** The store's name of a tenant's thread. */
 export function threadKey(tenant: string, thread: string): string {

@@ -236,15 +236,15 @@ export function createRuntime(options: RuntimeOptions): Verbs & { recover(): Pro
       return view(thread, record);
     },
 
-    async settled(tenant, run, ms, signal) {
+    async settled(tenant, run, ms, { signal, orWaits = true } = {}) {
       const until = clock.now() + ms, thread = runs.threadOfRun(tenant, run);
       let news = Promise.withResolvers<void>();
       const stop = store.watch(thread, () => news.resolve());
       try {
         for (;;) {
           const now = await verbs.run(tenant, run), left = until - clock.now();
-          const stands = now.status !== "queued" && now.status !== "running";
-          if (stands || left <= 0 || signal?.aborted) return now;
+          const over = !runs.isActive(now.status) || (orWaits && now.status === "waiting");
+          if (over || left <= 0 || signal?.aborted) return now;
           const rest = new AbortController();
           const signals = signal ? [rest.signal, signal] : [rest.signal];
           await Promise.race([news.promise, clock.sleep(Math.min(left, 5_000), AbortSignal.any(signals))]);

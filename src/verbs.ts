@@ -1,11 +1,12 @@
 /** What can be done to runs from outside: the HTTP face, the library face and the command line all stand on these. */
 import type { Answer, MailKind } from "./entry.ts";
 import type { Placed } from "./event.ts";
-import type { Json, Message, UserBlock } from "./message.ts";
+import type { Message, UserBlock } from "./message.ts";
 import type { Delivery } from "./queue.ts";
-import type { FinishReason, RunError, Settings, Status, WaitingCall } from "./run.ts";
+import type { RunView, Settings, Status } from "./run.ts";
 import type { Tool } from "./tool.ts";
-import type { Usage } from "./message.ts";
+
+export type { RunView };
 
 export type Content = string | UserBlock[];
 
@@ -33,24 +34,6 @@ export interface Accepted {
   messageId: string;
 }
 
-export interface RunView {
-  id: string;
-  thread: string;
-  status: Status;
-  finishReason?: FinishReason;
-  text?: string;
-  choice?: Json;
-  error?: RunError;
-  iterations: number;
-  slices: number;
-  usage: Usage;
-  waitingFor?: WaitingCall[];
-  successor?: string;
-  createdAt: number;
-  updatedAt: number;
-  metadata: { [key: string]: Json };
-}
-
 /**
  * Every verb throws InputError when the caller is at fault: "not_found" for what is unknown or another tenant's, "conflict" where the
  * state does not allow it, "unavailable" when nothing was accepted and the same call should be made again.
@@ -70,8 +53,13 @@ export interface Verbs {
     key?: Key,
   ): Promise<{ repeat: boolean; run: RunView }>;
   run(tenant: string, run: string): Promise<RunView>;
-  /** The run once it has ended or waits, at the latest after `ms`. */
-  settled(tenant: string, run: string, ms: number, signal?: AbortSignal): Promise<RunView>;
+  /** The run once it has ended, or waits where `orWaits` (default true), at the latest after `ms`. */
+  settled(
+    tenant: string,
+    run: string,
+    ms: number,
+    options?: { signal?: AbortSignal; orWaits?: boolean },
+  ): Promise<RunView>;
   /** Newest first. `next` is the `after` of the next page. */
   runs(
     tenant: string,

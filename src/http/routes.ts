@@ -75,7 +75,7 @@ export function routes(
       errors: ["not_found"],
       async run({ tenant, params, query: { wait = 0 }, signal }) {
         const view = wait > 0
-          ? await verbs.settled(tenant, params.id, wait * 1000, signal())
+          ? await verbs.settled(tenant, params.id, wait * 1000, { signal: signal() })
           : await verbs.run(tenant, params.id);
         return { status: 200, body: runOut(view) };
       },

@@ -5,6 +5,7 @@
 import * as z from "zod";
 import type { Event } from "../event.ts";
 import type { Json } from "../message.ts";
+import { threadPattern } from "../run.ts";
 
 /** JSON that belongs to the caller: it is checked to be an object and goes on untouched. */
 const object = (description: string) =>
@@ -20,7 +21,7 @@ const time = () => z.int().meta({ description: "Unix milliseconds" });
 const count = () => z.int().min(0);
 
 export const ThreadId = z.string().regex(
-  /^[A-Za-z0-9_.:-]{1,128}$/,
+  threadPattern,
   "expected 1 to 128 of A-Z a-z 0-9 _ . : -",
 )
   .meta({ description: "Id of a thread" });
