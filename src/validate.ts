@@ -10,6 +10,9 @@ import type { Json } from "./message.ts";
 import { cheap } from "./pattern.ts";
 import type { Parameters, Tool } from "./tool.ts";
 
+// Parsers that zod compiles at run time would be eval, which Workers forbid.
+z.config({ jitless: true });
+
 type JsonSchema = { [key: string]: Json };
 type Path = readonly PropertyKey[];
 /** A JSON Schema, and the same as `check` uses it. */
