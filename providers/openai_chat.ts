@@ -186,7 +186,6 @@ class CallSlots {
       (!id || !slot.id || slot.id === id) &&
       (index === undefined || slot.index === undefined || slot.index === index)
     );
-    if (!id && index === undefined) slot = this.#slots.at(-1);
     // Another name, or the same with more after whole arguments, begins another call, whatever id and index say.
     if (slot?.name && name && (slot.name !== name || (text.trim() && isWhole(slot.text)))) slot = undefined;
     if (!slot) this.#slots.push(slot = { id, index, name: "", text: "" });

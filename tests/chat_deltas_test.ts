@@ -1,6 +1,6 @@
 /** How calls and usage are put together from the deltas that servers speaking Chat Completions really send. */
 import assert from "node:assert/strict";
-import { called, replyTo } from "./contract/model.ts";
+import { called, refusal, replyTo } from "./contract/model.ts";
 import { chunk, dialect, done } from "./support/dialect.ts";
 
 /** Chat frames with these tool deltas, one a frame, and an end. */
@@ -70,6 +70,11 @@ Deno.test("openai-chat: an empty finish_reason is not the end (CASES B08)", asyn
     done,
   ]);
   assert.deepEqual(called(reply), [["f", { x: 1 }]]);
+  assert.equal(
+    (await chatReply([chunk({ content: "a" }), chunk({}, "stop"), chunk({}, ""), done])).stopReason,
+    "stop",
+  );
+  assert.equal((await refusal(chatReply([chunk({ content: "a" }), chunk({}, "")]))).code, "network");
 });
 
 Deno.test("openai-chat: chunks without choices, delta or both are taken (CASES B09)", async () => {
@@ -95,6 +100,7 @@ Deno.test("openai-chat: usage on every chunk is neither the end nor summed (CASE
       chunk({ tool_calls: [fn(undefined, args, { index: 0 })] }, null, counted(k + 2))
     ),
     chunk({}, "tool_calls", counted(5)),
+    chunk({}, null, { usage: null }),
     done,
   ]);
   assert.deepEqual([called(reply), reply.usage], [[["f", { x: 1 }]], { input: 10, output: 5 }]);

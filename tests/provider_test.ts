@@ -3,6 +3,8 @@ import assert from "node:assert/strict";
 import { LLMock } from "@copilotkit/aimock";
 import { callsOf, type Message } from "../src/message.ts";
 import { retryAfterMs } from "../providers/failure.ts";
+import { modelFromEnv } from "../providers/mod.ts";
+import { InputError } from "../src/errors.ts";
 import { asking, modelContract, refusal, replyTo, result, stored, user } from "./contract/model.ts";
 import { byteServer } from "./support/byte_server.ts";
 import { dialect, dialects } from "./support/dialect.ts";
@@ -103,16 +105,23 @@ Deno.test("an overflowing context is told from an error that mentions one (CASES
 Deno.test("images go out by data and by address, also those of results", async () => {
   const png = { type: "image", mediaType: "image/png", data: "iVBORw0KGgo=" } as const;
   const far = { type: "image", mediaType: "image/png", url: "https://example.com/a.png" } as const;
+  const looked = { type: "tool_call", name: "add", arguments: {} } as const;
   for (const each of dialects) {
-    const answer = { chunks: each.frames({ text: ["ok"] }) };
-    const call = { type: "tool_call", id: "c-1", name: "add", arguments: {} } as const;
+    const reply = {
+      content: [looked, looked],
+      stopReason: "tool_calls",
+      usage: { input: 0, output: 0 },
+    } as const;
     const messages: Message[] = [
       { role: "user", id: "u", content: [{ type: "text", text: "look" }, png, far], at: 1 },
-      stored(each.model(""), { content: [call], stopReason: "tool_calls", usage: { input: 0, output: 0 } }),
+      stored(each.model(""), { ...reply, content: [...reply.content] }),
       { ...result("run-1-0", ""), content: [png, { type: "text", text: "seen" }] },
+      { ...result("run-1-1", "", true), content: [{ type: "text", text: "blurred" }, png] },
     ];
-    const sent = JSON.stringify((await replyTo(each, answer, asking(messages))).body);
-    assert.equal(sent.split("iVBORw0KGgo=").length, 3, each.wire);
+    const { body } = await replyTo(each, { chunks: each.frames({ text: ["ok"] }) }, asking(messages));
+    const sent = JSON.stringify(body);
+    // Anthropic refuses images in failed results.
+    assert.equal(sent.split("iVBORw0KGgo=").length - 1, each.wire === "anthropic" ? 2 : 3, each.wire);
     assert.match(sent, /https:\/\/example\.com\/a\.png/);
   }
 });
@@ -149,4 +158,60 @@ Deno.test("a failed result is marked in each vendor's way", async () => {
     if (each.wire === "anthropic") assert.equal(sent.content[0].is_error, true);
     else assert.equal(sent.content ?? sent.output, "Error: boom");
   }
+});
+
+Deno.test("the environment names the model: PAWL_MODEL, else the first vendor with a key, else the demonstration", () => {
+  const key = { OPENAI_API_KEY: "k" }, other = { ANTHROPIC_API_KEY: "k" };
+  assert.match(modelFromEnv({ ...key, ...other }).default, /^openai\/./);
+  assert.match(modelFromEnv(other).default, /^anthropic\/./);
+  assert.equal(modelFromEnv({ OPENAI_API_KEY: "" }).default, "demo/rules");
+  assert.equal(modelFromEnv({ ...key, PAWL_MODEL: "anthropic/x" }).default, "anthropic/x");
+  const models = modelFromEnv({ ...key, ...other });
+  for (const name of ["openai/a", "openai-chat/a/b", "anthropic/a", "demo/rules", models.default]) {
+    assert.equal(models.get(name).name, name);
+  }
+});
+
+Deno.test("a model without key, or of no vendor, is refused with what to set", () => {
+  const refused = [
+    ["openai/a", /set OPENAI_API_KEY/],
+    ["openai-chat/a", /set OPENAI_API_KEY/],
+    ["anthropic/a", /set ANTHROPIC_API_KEY/],
+    ["openai/", /openai\/…/],
+    ["gpt-5", /openai\/…, anthropic\/…/],
+    ["constructor/x", /PAWL_MODEL/],
+    ["", /PAWL_MODEL/],
+  ] as const;
+  for (const [name, message] of refused) {
+    assert.throws(() => modelFromEnv({}).get(name), (error) => {
+      assert(error instanceof InputError && error.code === "bad_input");
+      assert.match(error.message, message);
+      return true;
+    });
+  }
+});
+
+Deno.test("base addresses come from the environment, and the key goes to them alone", async () => {
+  await using server = byteServer();
+  const models = modelFromEnv({
+    OPENAI_API_KEY: "k-o",
+    OPENAI_BASE_URL: `${server.url}/v1`,
+    ANTHROPIC_API_KEY: "k-a",
+    ANTHROPIC_BASE_URL: server.url,
+  });
+  for (const each of dialects) {
+    server.play({ chunks: each.frames({ text: ["ok"] }) });
+    const { signal } = new AbortController();
+    await models.get(`${each.wire}/m`).reply(asking(), { signal, onDelta() {} });
+  }
+  assert.deepEqual(
+    server.requests.map((
+      { path, headers },
+    ) => [path, headers.get("authorization")]),
+    [
+      ["/v1/chat/completions", "Bearer k-o"],
+      ["/v1/responses", "Bearer k-o"],
+      ["/v1/messages", "Bearer k-a"],
+    ],
+  );
 });

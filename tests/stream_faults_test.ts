@@ -245,7 +245,7 @@ Deno.test("anthropic: unsigned thinking is never kept, redacted thinking is (CAS
   ]);
 });
 
-Deno.test("openai: reasoning and calls keep their order on the way back, with nothing between (CASES A18)", async () => {
+Deno.test("openai: reasoning and calls keep their order on the way back, whatever ended first (CASES A18)", async () => {
   const items = [
     { type: "reasoning", id: "rs_1", summary: [], encrypted_content: "e1" },
     { type: "function_call", id: "fc_1", call_id: "c1", name: "add", arguments: '{"a":1}' },
@@ -253,7 +253,8 @@ Deno.test("openai: reasoning and calls keep their order on the way back, with no
     { type: "function_call", id: "fc_2", call_id: "c2", name: "add", arguments: '{"a":2}' },
   ];
   const chunks = [
-    ...items.map((item, output_index) => event({ type: "response.output_item.done", output_index, item })),
+    ...items.map((item, output_index) => event({ type: "response.output_item.done", output_index, item }))
+      .reverse(),
     event({ type: "response.completed", response: { status: "completed", output: [], usage: null } }),
   ];
   const message = stored(responses.model(""), (await replyTo(responses, { chunks })).reply);

@@ -1,0 +1,62 @@
+/** The models of a deployment, by the keys in its environment. A new vendor is one file and one line here. */
+import type Anthropic from "@anthropic-ai/sdk";
+import type OpenAI from "openai";
+import { InputError } from "../src/errors.ts";
+import type { Model, Models } from "../src/model.ts";
+import { anthropic } from "./anthropic.ts";
+import { demo } from "./demo.ts";
+import { openai } from "./openai.ts";
+import { openaiChat } from "./openai_chat.ts";
+
+export { anthropic, demo, openai, openaiChat };
+
+/** Where only a key is set: small enough to pay for mistakes, good enough at calling tools. */
+const openaiDefault = "gpt-5.4-mini" satisfies OpenAI.ChatModel;
+const anthropicDefault = "claude-haiku-4-5" satisfies Anthropic.Model;
+
+interface Vendor {
+  make(name: string, options: { apiKey: string; baseURL?: string }): Model;
+  /** Variables of the environment. */
+  key: string;
+  baseURL: string;
+  /** The model taken if this is the first vendor with a key; absent: never taken by itself. */
+  default?: string;
+}
+
+const vendors: Record<string, Vendor> = {
+  "openai": { make: openai, key: "OPENAI_API_KEY", baseURL: "OPENAI_BASE_URL", default: openaiDefault },
+  "anthropic": {
+    make: anthropic,
+    key: "ANTHROPIC_API_KEY",
+    baseURL: "ANTHROPIC_BASE_URL",
+    default: anthropicDefault,
+  },
+  "openai-chat": { make: openaiChat, key: "OPENAI_API_KEY", baseURL: "OPENAI_BASE_URL" },
+};
+
+/**
+ * Models named "vendor/model". The default is PAWL_MODEL, else that of the first vendor with a key, else `demo/rules`, which needs none.
+ * `get` throws InputError for anything else; the message says what to set.
+ */
+export function modelFromEnv(env: Record<string, string | undefined>): Models {
+  const keyed = Object.entries(vendors).find(([, vendor]) => vendor.default && env[vendor.key]);
+  return {
+    default: env.PAWL_MODEL || (keyed ? `${keyed[0]}/${keyed[1].default}` : demo.name),
+    get(name) {
+      if (name === demo.name) return demo;
+      const cut = name.indexOf("/");
+      const vendor = Object.hasOwn(vendors, name.slice(0, cut)) ? vendors[name.slice(0, cut)] : undefined;
+      if (!vendor || cut === name.length - 1) throw new InputError("bad_input", unknown(name));
+      const apiKey = env[vendor.key];
+      if (!apiKey) throw new InputError("bad_input", `The model "${name}" needs a key: set ${vendor.key}`);
+      return vendor.make(name, { apiKey, baseURL: env[vendor.baseURL] || undefined });
+    },
+  };
+}
+
+function unknown(name: string): string {
+  const known = [...Object.keys(vendors).map((vendor) => `${vendor}/…`), demo.name].join(", ");
+  return `There is no model ${
+    JSON.stringify(name.slice(0, 80))
+  }: set PAWL_MODEL or "model" to one of ${known}`;
+}
