@@ -132,6 +132,7 @@ Deno.test("SQLite: another program's database is refused and left as it was", ()
     db.exec("create table thread (x)");
     assert.throws(() => sqliteStore(path, { clock: manualClock() }), { name: "FatalError", code: "schema" });
     assert.deepEqual(db.prepare("select name from sqlite_schema").all().map((row) => row.name), ["thread"]);
+    assert.equal(db.prepare("pragma journal_mode").get()!.journal_mode, "delete");
     db.close();
   }));
 
