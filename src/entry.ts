@@ -9,7 +9,7 @@
  * "facts" is "3.0/facts", that loop's calls are "3.0/facts/1.0". A call's identity is (run, path), never the vendor's id (rule 5).
  */
 import type { AssistantMessage, ToolMessage, UserMessage } from "./message.ts";
-import type { FinishReason, RunError, WaitingCall } from "./run.ts";
+import type { FinishReason, RunError, WaitFor, WaitingCall } from "./run.ts";
 import { FatalError } from "./errors.ts";
 
 export type MailKind = "steering" | "follow_up";
@@ -67,8 +67,6 @@ export interface Bodies {
   };
 }
 
-/** time: until a moment. answer: the answer is the call's result. approval: the call runs once it is approved. */
-export type WaitFor = "time" | "answer" | "approval";
 export type Answer = { content: string; isError?: boolean } | { approve: boolean; reason?: string };
 
 export type Kind = keyof Bodies;

@@ -1,6 +1,5 @@
 /** A run, seen from outside and from inside: its settings, its counters, its end. */
 import type { Json, Usage } from "./message.ts";
-import type { WaitFor } from "./entry.ts";
 import { FatalError, InputError } from "./errors.ts";
 
 export type Status = "queued" | "running" | "waiting" | "completed" | "failed" | "cancelled";
@@ -66,6 +65,9 @@ export interface Progress {
   updatedAt: number;
   waitingFor?: WaitingCall[];
 }
+
+/** time: until a moment. answer: the answer is the call's result. approval: the call runs once it is approved. */
+export type WaitFor = "time" | "answer" | "approval";
 
 export interface WaitingCall {
   toolCallId: string;

@@ -1,8 +1,7 @@
 /** A tool: what the model may call, and what runs when it does. */
 import type * as z from "zod";
-import type { WaitFor } from "./entry.ts";
 import type { Json, UserBlock } from "./message.ts";
-import type { Settings } from "./run.ts";
+import type { Settings, WaitFor } from "./run.ts";
 
 /** JSON Schema of type object, or a zod object. */
 export type Parameters = z.ZodType | { [key: string]: Json };

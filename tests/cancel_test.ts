@@ -108,7 +108,7 @@ Deno.test("a cancelled run stays cancelled: while queued, at its delivery, at it
     (h, run) => h.pawl.cancel("local", run),
     async (h, run) => {
       h.deliver(h.published[0]!);
-      await h.time.pass(1);
+      await h.time.pass(50);
       return h.pawl.cancel("local", run);
     },
     async (h, run) => {
@@ -122,7 +122,10 @@ Deno.test("a cancelled run stays cancelled: while queued, at its delivery, at it
     },
   ];
   for (const [i, when] of whens.entries()) {
-    const h = harness(["text"]);
+    const h: Harness = harness([async () => {
+      await h.time.sleep(100);
+      return "text";
+    }]);
     h.loseDeliveries();
     const { run } = await h.start("Go");
     await when(h, run);
