@@ -110,7 +110,12 @@ export function claiming(test: Test): void {
     await s.clock.advance(59 * minute);
     assert.deepEqual(await s.claim(publish!), { is: "nothing", publish: { ...publish, hop: 1 } });
     await s.clock.advance(minute);
-    await s.slice({ ...publish!, hop: 1 });
+    await s.slice({ ...publish!, hop: 1 }, { leaseMs: 1000 });
+    // Once begun, it has no time any more.
+    await s.clock.advance(1001);
+    const { thread, incarnation, run, ticket } = publish!;
+    const again = { thread, incarnation, run, ticket, hop: 1 };
+    assert.deepEqual(await s.claim({ ...publish!, ticket: 1 }), { is: "nothing", publish: again });
   });
 
   test("a delayed hand-over is not begun before its time", async (s) => {

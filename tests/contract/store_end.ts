@@ -46,6 +46,24 @@ export function ending(test: Test): void {
     assert.equal((await s.store.read(s.thread, {}))!.run!.successor, undefined);
   });
 
+  test("a successor stays while mail is left for it, and was never there when all of it is withdrawn", async (s) => {
+    const slice = await s.running();
+    const mail = [0, 1].map(() => s.submission({ like: slice.run, settings: undefined }));
+    for (const submission of mail) expect(await s.store.submit(submission), "ok");
+    await slice.ok({ change: { leave: { ...completed, successor: "talk~next" } } });
+    assert.equal(await s.store.withdraw(mail[0]!), true);
+    assert.equal(await s.status("talk~next"), "queued");
+    assert.equal(await s.store.withdraw(mail[1]!), true);
+    const { current, run } = (await s.store.read(s.thread, {}))!;
+    assert.deepEqual([current, run!.status, run!.successor], [slice.run, "completed", undefined]);
+  });
+
+  test("a run that ends leaves no open call to the next", async (s) => {
+    const slice = await s.running();
+    await slice.ok({ change: { open: { "1.0": `p${result(slice.run, "1.0")}` }, leave: completed } });
+    assert.deepEqual((await s.slice((await s.prompt()).publish)).claimed.open, {});
+  });
+
   test("after a failure mail waits for the next prompt and is taken before it", async (s) => {
     const slice = await s.running();
     const left = await s.send("follow_up");

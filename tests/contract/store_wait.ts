@@ -50,6 +50,14 @@ export function waiting(test: Test): void {
     expect(await s.answer(slice.run, "1.0"), "closed");
   });
 
+  test("an answer for an earlier run's call is not given to the call of this one at the same place", async (s) => {
+    const { run } = await s.waiting();
+    await s.store.cancel(s.thread, run, "{}");
+    const now = await s.waiting();
+    expect(await s.answer(run, "1.0"), "closed");
+    assert.equal(await s.status(now.run), "waiting");
+  });
+
   test("an answer before the wait: the run does not wait", async (s) => {
     const slice = await s.running();
     await slice.ok({ change: { open: { "1.0": `w${result(slice.run, "1.0")}` } } });
