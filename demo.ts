@@ -6,7 +6,7 @@ import { textOf } from "./src/message.ts";
 import { createPawl } from "./src/mod.ts";
 import { tools } from "./tools/mod.ts";
 
-const usual = "What is 6 * 7, what time is it, and then wait 2 seconds";
+const usual = "What is 6 * 7, and what time is it? Then wait 2 seconds, then tell me what 2^10 is";
 
 /** One line for what a reader wants to know; nothing for the rest. */
 function line(event: Event): string | undefined {

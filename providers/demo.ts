@@ -30,11 +30,14 @@ function answer(request: ModelRequest): { text: string; calls: Call[] } {
   const { messages } = request;
   const { prompt, since } = lastPrompt(messages);
   const done = new Set(since.filter(isAssistant).flatMap(callsOf).map(identity));
-  const calls = choose(
-    request,
-    prompt,
-    callsIn(prompt, request.tools).filter((call) => !done.has(identity(call))),
+  // What comes after "then" is for a later turn: it was asked for after the rest.
+  const stages = prompt.split(/\b(?:and )?then\b|\bafter that\b/i).map((stage) =>
+    callsIn(stage, request.tools)
   );
+  const next = stages.map((stage) => stage.filter((call) => !done.has(identity(call)))).find((stage) =>
+    stage.length > 0
+  );
+  const calls = choose(request, prompt, next ?? []);
   const first = !messages.some(isAssistant);
   const text = calls.length > 0 ? `I will ${listed(calls.map(phrase))}.` : closing(request, prompt);
   return { text: first ? `${introduction} ${text}` : text, calls };

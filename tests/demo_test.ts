@@ -107,13 +107,26 @@ Deno.test("It finds URLs and waits", async () => {
 
 Deno.test("Several things in one prompt are several calls in one turn, in their order", async () => {
   const prompt =
-    "What time is it in Oslo, then wait 2 seconds, what is 2 + 2 and what says https://example.com?";
+    "What time is it in Oslo, wait 2 seconds, what is 2 + 2 and what says https://example.com?";
   const { asked, text } = await turn([user(prompt)]);
   equal(asked.map(([name]) => name), ["now", "wait", "calculate", "fetch_url"]);
   match(
     text,
     /I will look up the time in Europe\/Oslo, wait 2 seconds, calculate 2 \+ 2 and read https:\/\/example\.com\.$/,
   );
+});
+
+Deno.test('What comes after "then" is for a later turn', async () => {
+  const prompt = "What is 6 * 7, and what time is it? Then wait 2 seconds, then tell me what 2^10 is";
+  const messages: Message[] = [user(prompt)];
+  const turns: string[][] = [];
+  for (let i = 0; i < 3; i++) {
+    const { message, calls } = await turn(messages);
+    turns.push(calls.map(({ name }) => name));
+    messages.push(message, ...calls.map((call) => result(call, "n")));
+  }
+  equal((await turn(messages)).calls, []);
+  equal(turns, [["calculate", "now"], ["wait"], ["calculate"]]);
 });
 
 Deno.test("It asks for no tool that it was not offered", async () => {
