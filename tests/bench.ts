@@ -1,0 +1,22 @@
+/**
+ * What Pawl costs, as a report: time against a bare loop on the same SDK, store operations, bytes, memory, and whether a turn costs the same
+ * at the end of a long thread as at its beginning. `deno task bench`; figures are of this machine, ratios are what to look at.
+ */
+import { stdout } from "node:process";
+import { againstBareLoop } from "./bench/against_bare_loop.ts";
+import { flat } from "./bench/flat.ts";
+import { writes } from "./bench/writes.ts";
+import { modelServer, Report } from "./bench/scene.ts";
+
+const report = new Report((line) => stdout.write(`${line}\n`));
+const folder = await Deno.makeTempDir({ prefix: "pawl_bench_" });
+const server = await modelServer();
+try {
+  await againstBareLoop(report, server, folder);
+  await writes(report, server, folder);
+} finally {
+  await server.stop();
+}
+await flat(report, folder);
+await Deno.remove(folder, { recursive: true });
+report.conclude();
