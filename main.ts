@@ -21,7 +21,7 @@ export interface Service {
 }
 
 /** Builds a service. Throws FatalError or InputError, one line each, for settings that are wrong. */
-export function build(env: Environment): Service {
+export function build(env: Environment, offered = tools): Service {
   const { port, database, tenants, ...limits } = deploymentFrom(env);
   const models = modelFromEnv(env);
   models.get(models.default);
@@ -33,7 +33,7 @@ export function build(env: Environment): Service {
     store,
     queue,
     tenants,
-    tools: tools.map((tool) => typeof tool === "function" ? tool(env) : tool),
+    tools: offered.map((tool) => typeof tool === "function" ? tool(env) : tool),
     onError: (error) => report("Request", error),
   });
   return { pawl, models, store: store.name, queue: queue.name, port, hasKeys: tenants.length > 0 };
@@ -69,9 +69,10 @@ function announce({ models, store, queue, hasKeys }: Service, port: number): voi
   say(`  curl -s${auth} '${at}/runs?limit=1'\n`);
 }
 
-if (import.meta.main) {
+/** Serves until SIGINT or SIGTERM. Settings that are wrong end the process with one line and code 1. */
+export function serve(env: Environment, offered = tools): void {
   try {
-    const service = build(Deno.env.toObject());
+    const service = build(env, offered);
     const server = Deno.serve({
       port: service.port,
       // Without keys only this machine may ask, so nobody else is listened to.
@@ -92,3 +93,5 @@ if (import.meta.main) {
     Deno.exit(1);
   }
 }
+
+if (import.meta.main) serve(Deno.env.toObject());

@@ -27,13 +27,16 @@ export interface ByteServer extends AsyncDisposable {
   url: string;
   requests: Recorded[];
   /** Sets the answers to come: each request takes the next one, and the last one serves all that follow. */
-  play(...scripts: Script[]): void;
+  play(...scripts: (Script | Writer)[]): void;
 }
+
+/** Writes a script for the request it is shown. */
+export type Writer = (request: Recorded) => Script | Promise<Script>;
 
 /** `check` may refuse a request before any script is played, as the vendor would. */
 export function byteServer(check?: (request: Recorded) => Response | undefined): ByteServer {
   const requests: Recorded[] = [];
-  const scripts: Script[] = [];
+  const scripts: (Script | Writer)[] = [];
   const server = Deno.serve({ port: 0, hostname: "127.0.0.1", onListen: () => {} }, async (request) => {
     const left = Promise.withResolvers<void>();
     const text = await request.text();
@@ -48,8 +51,9 @@ export function byteServer(check?: (request: Recorded) => Response | undefined):
     requests.push(recorded);
     const refused = check?.(recorded);
     if (refused) return refused;
-    const script = scripts.length > 1 ? scripts.shift() : scripts[0];
-    if (!script) return new Response("no script", { status: 500 });
+    const next = scripts.length > 1 ? scripts.shift() : scripts[0];
+    if (!next) return new Response("no script", { status: 500 });
+    const script = typeof next === "function" ? await next(recorded) : next;
     return new Response(stream(script, left.resolve), {
       status: script.status ?? 200,
       headers: {
