@@ -39,6 +39,7 @@ const showMs = 300;
 export const dueMs = 900_000;
 
 type Outcome = { publish?: Delivery };
+type Pause = { status: "queued" | "waiting"; wakeAt?: number };
 
 export function holdLease(it: Holding): Journal & { ended: Promise<Outcome>; fail(error: unknown): void } {
   const { store, clock, claimed: { lease, run }, transcript, spending } = it;
@@ -102,7 +103,7 @@ export function holdLease(it: Holding): Journal & { ended: Promise<Outcome>; fai
 
   const write = async (
     step: Step,
-    leave?: { change?: Change["leave"]; quiet?: Change["leave"] },
+    leave?: { change?: Pause; quiet?: Pause },
   ): Promise<boolean> => {
     const change = withOpening(changeOf(step.change ?? {}, leave?.change));
     const afterChange = progress;
@@ -115,7 +116,8 @@ export function holdLease(it: Holding): Journal & { ended: Promise<Outcome>; fai
       take: step.take,
       head: step.into && `user ${run} ${step.into.frame} ${step.into.turn}`,
       advances: step.advances,
-      due: clock.now() + dueMs,
+      // A wait's delivery comes when it is over; before that the sweep has nothing to miss.
+      due: Math.max(clock.now(), leave?.quiet?.wakeAt ?? 0) + dueMs,
     };
     const answer = await repeated(() => store.commit(lease, commit));
     if (over) return await stand();
@@ -182,8 +184,9 @@ export function holdLease(it: Holding): Journal & { ended: Promise<Outcome>; fai
       settling = false;
       if (over || inFlight || !parked.length) return;
       const now = clock.now();
-      if (parked.some((branch) => branch.until !== undefined && branch.until <= now)) return wake();
-      if (parked.some((branch) => branch.until === undefined)) {
+      // After the cut nobody goes on: a call that was given up would begin a second time beside its first body.
+      if (!cut && parked.some((branch) => branch.until !== undefined && branch.until <= now)) return wake();
+      if (cut || parked.some((branch) => branch.until === undefined)) {
         await inLine(() =>
           write({ change: { append: [pause("queued")] } }, { change: { status: "queued" } })
         );
