@@ -7,6 +7,7 @@
  * D2. The start of what comes next rides on the last result, but only if no steering came: it is the commit's `quiet` part.
  * D3. The result that completes a message also writes the turn's boundary, and only there steering is taken: never between results.
  */
+import { messageOf } from "./errors.ts";
 import { execute } from "./execute.ts";
 import type { Part, Step } from "./journal.ts";
 import { choiceOf, type Loop, merge, nextTurn, unanswered } from "./outcome.ts";
@@ -16,7 +17,7 @@ import { type CallState, type Frame, idempotencyKey, signature } from "./transcr
 import { check } from "./validate.ts";
 
 type Result = Omit<Bodies["result"], "toolName" | "at">;
-type Verdict = { tool: Tool; args: unknown } | { refuse: Result };
+type Verdict = { tool: Tool; args: unknown; wait?: Wait } | { refuse: Result };
 
 /** Brings a message's open calls one group further. */
 export async function dispatch(it: Loop, at: Frame): Promise<void> {
@@ -45,7 +46,7 @@ function firstGroup(it: Loop, at: Frame): CallState[] {
   const kind = (call: CallState) => {
     const verdict = judge(it, at, call);
     if ("refuse" in verdict) return "alone";
-    if (call.state === "waiting" || (call.state === "pending" && waitOf(it, verdict))) return "waits";
+    if (call.state === "waiting" || verdict.wait) return "waits";
     return verdict.tool.parallel ? "parallel" : "alone";
   };
   const first = kind(open[0]!);
@@ -61,8 +62,7 @@ export function begin(it: Loop, at: Frame): Part | undefined {
   const parts = firstGroup(it, at).map((call): Part => {
     const verdict = judge(it, at, call);
     if (call.state !== "pending" || "refuse" in verdict) return {};
-    const wait = waitOf(it, verdict);
-    return wait ? beginWait(it, call, wait) : beginRun(it, call);
+    return verdict.wait ? beginWait(it, call, verdict.wait) : beginRun(it, call);
   });
   return parts.some((part) => part.append) ? merge(...parts) : undefined;
 }
@@ -84,78 +84,90 @@ function beginRun({ journal }: Loop, call: CallState): Part {
   };
 }
 
-function waitOf({ journal }: Loop, { tool, args }: { tool: Tool; args: unknown }): Wait | undefined {
-  return tool.wait?.(args, journal.now());
-}
-
-/** Whether a call may run. What is refused never begins; its result says what to do instead. */
-function judge({ menu, settings }: Loop, at: Frame, { call, path }: CallState): Verdict {
-  const refuse = (content: string, notRun?: Result["notRun"]): Verdict => ({
-    refuse: { content, isError: true, ...(notRun ? { notRun } : {}) },
-  });
-  const failed = at.failures.get(signature(call));
-  if (failed && failed.times >= 2) {
-    return refuse(
-      `Not run: this call has failed ${failed.times} times in a row with the same arguments and the same error. ` +
-        `Change the arguments, try another way, or say what stands in the way`,
-      "stopped",
-    );
-  }
-  if (at.message?.stopReason === "length") {
-    return refuse(
-      "Not run: the message reached the output limit, so its arguments may be cut off. Send a shorter call",
-      "refused",
-    );
-  }
-  const choice = choiceOf(settings, at), names = menu.map((tool) => tool.name).join(", ") || "none";
-  if (choice === "none") {
-    return refuse("Not run: no tool may be called in this run. Answer in text", "refused");
+/** Whether a call may run, and what it waits for before. What is refused does not begin; its result says what to do instead. */
+function judge(it: Loop, at: Frame, { call, path, state }: CallState): Verdict {
+  const { journal, menu, settings } = it, choice = choiceOf(settings, at);
+  // What has begun was allowed to; only what became of its tool since then matters.
+  if (state === "pending") {
+    const failed = at.failures.get(signature(call));
+    if (failed && failed.times >= 2) {
+      return refuse(
+        `this call has failed ${failed.times} times in a row with the same arguments and the same error. ` +
+          "Change the arguments, try another way, or say what stands in the way",
+        "stopped",
+      );
+    }
+    if (at.message?.stopReason === "length") {
+      return refuse(
+        "the message reached the output limit, so its arguments may be cut off. Send a shorter call",
+      );
+    }
+    if (choice === "none") return refuse("no tool may be called in this run. Answer in text");
+    if (typeof choice === "object" && choice.name !== call.name) {
+      return refuse(`only "${choice.name}" may be called now`);
+    }
+    if (settings.parallelToolCalls === false && path !== at.calls[0]!.path) {
+      return refuse("one tool call per turn is allowed. Ask for it again in the next turn");
+    }
   }
   const tool = menu.find((tool) => tool.name === call.name);
-  if (!tool) return refuse(`There is no tool "${call.name}". The tools are: ${names}`);
-  if (typeof choice === "object" && choice.name !== call.name) {
-    return refuse(`Not run: only "${choice.name}" may be called now`, "refused");
+  if (!tool) {
+    return wrong(
+      `There is no tool "${call.name}". The tools are: ${menu.map(({ name }) => name).join(", ") || "none"}`,
+    );
   }
-  if (settings.parallelToolCalls === false && path !== at.calls[0]!.path) {
-    return refuse("Not run: one tool call per turn is allowed. Ask for it again in the next turn", "refused");
-  }
-  if (call.invalid !== undefined) return refuse(`Invalid arguments for tool "${call.name}": ${call.invalid}`);
+  if (call.invalid !== undefined) return wrong(`Invalid arguments for tool "${call.name}": ${call.invalid}`);
   const checked = check(tool, call.arguments);
-  return checked.ok ? { tool, args: checked.args } : refuse(checked.message);
+  if (!checked.ok) return wrong(checked.message);
+  try {
+    return {
+      tool,
+      args: checked.args,
+      wait: state === "pending" ? tool.wait?.(checked.args, journal.now()) : undefined,
+    };
+  } catch (error) {
+    return wrong(messageOf(error));
+  }
+}
+
+/** The loop decided not to run it; that is no failure of the tool. */
+function refuse(why: string, notRun: Result["notRun"] = "refused"): Verdict {
+  return { refuse: { content: `Not run: ${why}`, isError: true, notRun } };
+}
+
+/** The call itself is at fault. */
+function wrong(content: string): Verdict {
+  return { refuse: { content, isError: true } };
 }
 
 /** Brings one call to its result, or stands still. */
 async function settle(it: Loop, at: Frame, call: CallState): Promise<void> {
-  const { journal } = it;
   while (call.state !== "done") {
     const verdict = judge(it, at, call);
-    if ("refuse" in verdict) await record(it, at, call, verdict.refuse);
+    if (call.state === "begun" && interrupted(it, call)) await record(it, at, call, unknown);
+    else if ("refuse" in verdict) await record(it, at, call, verdict.refuse);
     else if (call.state === "waiting") await waited(it, at, call);
     else if (call.state === "pending") return;
     else {
-      const result = await run(it, call, verdict);
+      const result = await execute(it, call, verdict.tool, verdict.args);
       if (result) await record(it, at, call, result);
-      else await journal.park();
+      else await it.journal.park();
     }
   }
 }
 
-/** D1. The body of an agentic function is run again by design: what it did is in the log. */
-async function run(
-  it: Loop,
-  call: CallState,
-  { tool, args }: { tool: Tool; args: unknown },
-): Promise<Result | undefined> {
-  if (it.journal.permitted(call.path) || tool.agentic || tool.replay === "safe") {
-    return await execute(it, call, tool, args);
-  }
-  return {
-    content: "Interrupted while it ran: its outcome is unknown. Do not simply repeat it; check what it did",
-    isError: true,
-    ran: true,
-    unknown: true,
-  };
+/** D1. An earlier slice let it begin, and nobody knows how far it came. */
+function interrupted({ journal, menu }: Loop, { path, call }: CallState): boolean {
+  const tool = menu.find((tool) => tool.name === call.name);
+  return !journal.permitted(path) && !tool?.agentic && tool?.replay !== "safe";
 }
+
+const unknown: Result = {
+  content: "Interrupted while it ran: its outcome is unknown. Do not simply repeat it; check what it did",
+  isError: true,
+  ran: true,
+  unknown: true,
+};
 
 /** A waiting call: its answer, the end of its time, steering, or more waiting. */
 async function waited(it: Loop, at: Frame, call: CallState): Promise<void> {

@@ -37,6 +37,8 @@ export interface Journal {
   readonly transcript: Transcript;
   /** As of the store's last answer. */
   readonly mail: MailCounts;
+  /** What the run has used so far, all slices and frames together. */
+  readonly usage: Usage;
   /** Aborts when the lease is lost, the run is cancelled or the slice is cut. */
   readonly signal: AbortSignal;
   /** The slice has reached its hard limit: what is in flight is given up. */

@@ -259,6 +259,9 @@ export function holdLease(it: Holding): Journal & { ended: Promise<Outcome>; fai
     get mail() {
       return mail;
     },
+    get usage() {
+      return progress.usage;
+    },
     get cut() {
       return cut;
     },

@@ -20,6 +20,11 @@ export interface ClientTool {
   parameters: { [key: string]: Json };
 }
 
+/** No model call begins once the run has used so much. */
+export interface Limits {
+  maxTokensTotal?: number;
+}
+
 /** What a run was started with. Stored once, as JSON. */
 export interface Settings {
   /** "vendor/model"; absent: the deployment's default. */
@@ -45,7 +50,7 @@ export interface Settings {
   followUpMode?: "one_at_a_time" | "all";
   callbackUrl?: string;
   metadata?: { [key: string]: Json };
-  limits?: { [key: string]: Json };
+  limits?: Limits;
 }
 
 /** What is stored beside the settings when a run is made. */

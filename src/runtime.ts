@@ -37,8 +37,8 @@ export interface Runtime extends Verbs {
 }
 
 const sweepPage = 50;
-/** Transcripts that are kept between slices. */
-const warmThreads = 64;
+/** How many characters of transcripts are kept between slices. */
+const warmRoom = 16_000_000;
 /** How often to look whether a run has ended, although nobody said so. */
 const pollMs = 5_000;
 
@@ -47,7 +47,7 @@ export function createRuntime(options: RuntimeOptions): Runtime {
     options;
   const reader = new Reader(store), holding = new Map<string, () => void>();
   const menu = (settings: Settings) => registry.menu(settings, (tool) => clientTool(tool, ttlMs));
-  const budget = { ...defaultBudget, ...options.budget }, warm = new Warm(warmThreads);
+  const budget = { ...defaultBudget, ...options.budget }, warm = new Warm(warmRoom);
   const sliceOptions = { store, queue, clock, models, registry, budget, leaseMs, warm, holding, menu };
 
   /** What every submission has in common; `like` is the run it is meant for. */
@@ -88,6 +88,7 @@ export function createRuntime(options: RuntimeOptions): Runtime {
     menu,
 
     async start(tenant, content, settings, { thread: named, ifBusy = "steer", source, key } = {}) {
+      refuseUnbuilt(settings);
       checkChoice(settings, menu(settings));
       if (settings.model !== undefined) models.get(settings.model);
       const thread = runs.threadKey(tenant, named ?? (key ? await threadOfKey(key) : `t_${clock.id(16)}`));
@@ -201,6 +202,15 @@ function clientTool(tool: ClientTool, ttlMs: number): Tool {
       throw new Error("A client tool has no body here");
     },
   };
+}
+
+/** What the interfaces name and this version cannot do yet is refused: ignoring it would be a lie. */
+function refuseUnbuilt({ choices, callbackUrl }: Settings): void {
+  for (const [field, value] of Object.entries({ choices, callback_url: callbackUrl })) {
+    if (value !== undefined) {
+      throw new InputError("bad_input", `${field}: this version cannot do it yet. Leave it out`);
+    }
+  }
 }
 
 function checkChoice({ toolChoice }: Settings, offered: Tool[]): void {

@@ -98,17 +98,21 @@ export async function slice(delivery: Delivery, message: string, it: SliceOption
 /** Transcripts by thread, the least recently used dropped first. A slice takes one out while it works, so that no two share it. */
 export class Warm {
   readonly #held = new Map<string, Transcript>();
-  constructor(readonly size: number) {}
+  #size = 0;
+  /** `room`: how many characters of entries may be held in all. */
+  constructor(readonly room: number) {}
 
   take(thread: string): Transcript | undefined {
     const held = this.#held.get(thread);
     this.#held.delete(thread);
+    this.#size -= held?.size ?? 0;
     return held;
   }
 
   keep(thread: string, transcript: Transcript): void {
-    this.#held.delete(thread);
+    this.take(thread);
     this.#held.set(thread, transcript);
-    if (this.#held.size > this.size) this.#held.delete(this.#held.keys().next().value!);
+    this.#size += transcript.size;
+    while (this.#size > this.room) this.take(this.#held.keys().next().value!);
   }
 }

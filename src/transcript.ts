@@ -51,8 +51,9 @@ export interface Frame {
 }
 
 export class Transcript {
-  /** How many entries of the log are in it. */
+  /** How many entries of the log are in it, and how many characters they have. */
   length = 0;
+  size = 0;
   /** The run whose entries came last. */
   run = "";
   /** Steps of agentic functions, by path. */
@@ -70,6 +71,7 @@ export class Transcript {
     for (const text of entries) {
       this.#apply(decode(text));
       this.length++;
+      this.size += text.length;
     }
   }
 

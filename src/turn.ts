@@ -20,6 +20,12 @@ const longestWaitMs = 3_600_000;
 export async function turn(it: Loop, at: Frame): Promise<void> {
   const { journal } = it;
   if (journal.spent) return await journal.park();
+  const { usage } = journal, most = it.settings.limits?.maxTokensTotal ?? Infinity;
+  if (usage.input + usage.output >= most) {
+    return void await journal.commit(() =>
+      fail(journal, "max_tokens_total", `The run has used its ${most} tokens`)
+    );
+  }
   const pause = at.retryAt - journal.now();
   if (pause > 0) {
     return await (pause < journal.leftMs

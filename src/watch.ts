@@ -4,9 +4,10 @@
  *
  * W1. Each event once and in order: after the id the listener names, or after one `resync` if that id cannot be honoured.
  * W2. A message that was seen in pieces is not begun a second time by its entry; if its pieces begin again, the first are void.
+ * W3. Entries and pieces are two streams: an id names a place in one, and is honoured only if it also tells the place in the other.
  */
 import type { Clock } from "./clock.ts";
-import { decode } from "./entry.ts";
+import { decode, type Entry } from "./entry.ts";
 import { type Event, liveFrom, type Placed, Projector } from "./event.ts";
 import type { Piece } from "./journal.ts";
 import type { Live, RunRecord, Store } from "./store.ts";
@@ -31,7 +32,7 @@ export async function* watch(it: WatchOptions): AsyncGenerator<Placed> {
   const { store, clock, thread, record } = it;
   const run = record.id, projector = new Projector(run), until = clock.now() + longestMs;
   let next = record.first, seenPieces = -1, looked = false;
-  const begun = new Set<string>();
+  const begun = new Set<string>(), glimpses = new Glimpses();
   let after = position(it.after, record.first);
   let news = Promise.withResolvers<void>();
   const stop = store.watch(thread, () => news.resolve());
@@ -44,6 +45,8 @@ export async function* watch(it: WatchOptions): AsyncGenerator<Placed> {
       looked = true;
       for (const text of reading.entries) {
         const entry = decode(text);
+        if (next <= after.offset) glimpses.add(entry);
+        else if (glimpses.any) after = nowhere;
         for (const placed of projector.project(entry, next)) {
           const { event } = placed;
           const again = event.type === "message_start" && begun.delete(event.message.id);
@@ -53,7 +56,9 @@ export async function* watch(it: WatchOptions): AsyncGenerator<Placed> {
         next++;
       }
       if (next < length) continue;
+      if (glimpses.any) after = nowhere;
       if (after === nowhere) {
+        glimpses.clear();
         after = { offset: length - 1, k: liveFrom - 1 };
         yield {
           id: `${after.offset}.${after.k}`,
@@ -105,12 +110,51 @@ function later(id: string, after: Position): boolean {
   return offset > after.offset || (offset === after.offset && k > after.k);
 }
 
-/** Whether what comes after this position can still be told: an entry that is there, or a piece of what is being streamed. */
+/**
+ * W3. Whether what comes after this position can still be told. After an entry: if the partial is younger, so that none of it was seen.
+ * After a piece: if it is still there, and no entry came since the partial began, which may have been seen or not.
+ */
 function honoured({ offset, k }: Position, live: Live | undefined, length: number): boolean {
-  if (k < liveFrom) return offset < length;
+  if (k < liveFrom) return offset < length && !(live && live.base <= offset);
   const piece = k - liveFrom;
-  return live !== undefined && live.base === offset && piece >= live.skip - 1 &&
-    piece < live.skip + live.items.length;
+  return live !== undefined && live.base === offset && live.base === length && isWhole(live) &&
+    piece >= live.skip && piece < live.skip + live.items.length;
+}
+
+/** Whether a partial tells where all its messages begin; if the log grew meanwhile, their beginnings are gone. */
+function isWhole({ items }: Live): boolean {
+  const begun = new Set<string>();
+  return items.every((item) => {
+    const piece = JSON.parse(item) as Piece;
+    if ("begins" in piece) begun.add(piece.message);
+    return !("delta" in piece) || begun.has(piece.message);
+  });
+}
+
+/**
+ * Messages that whoever saw the log so far may have seen in pieces, though the log does not hold them yet: another commit came since their
+ * turn began. A listener that comes again after such an entry cannot be told whether they begin.
+ */
+class Glimpses {
+  readonly #unfinished = new Map<string, boolean>();
+
+  get any(): boolean {
+    return [...this.#unfinished.values()].some((seen) => seen);
+  }
+
+  clear(): void {
+    this.#unfinished.clear();
+  }
+
+  add({ kind, path }: Entry): void {
+    // The mail of a turn is in the commit of its beginning.
+    if (kind === "user") return;
+    // When a slice ends nothing is being said, and what was said is void.
+    for (const frame of this.#unfinished.keys()) this.#unfinished.set(frame, kind !== "pause");
+    if (kind === "turn" || kind === "retry") this.#unfinished.set(path, false);
+    if (kind === "assistant" || kind === "return") this.#unfinished.delete(path);
+    if (kind === "start" || kind === "end") this.clear();
+  }
 }
 
 /** A listener that saw a piece has seen all entries before it, and none from there on. */
@@ -123,6 +167,8 @@ function eventOf(piece: Piece, begun: Set<string>): Event | undefined {
     return { type: "tool_execution_update", toolCallId: piece.toolCallId, text: piece.text };
   }
   if ("ends" in piece) return undefined;
+  // The beginning was not seen: then the entry tells all of it.
+  if ("delta" in piece && !begun.has(piece.message)) return undefined;
   if ("delta" in piece) return { type: "message_update", messageId: piece.message, delta: piece.delta };
   if (begun.has(piece.message)) {
     return {

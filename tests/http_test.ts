@@ -28,7 +28,7 @@ Deno.test("POST /runs hands every field to the verb in its own words, and what i
     if_busy: "interrupt",
     callback_url: "https://example.com/done",
     metadata: mine,
-    limits: { max_cost: 1 },
+    limits: { max_tokens_total: 5 },
     source: "webhook",
   });
   assert.deepEqual([answer.status, answer.headers.get("location")], [202, "/runs/t:1~r0"]);
@@ -56,7 +56,7 @@ Deno.test("POST /runs hands every field to the verb in its own words, and what i
         followUpMode: "one_at_a_time",
         callbackUrl: "https://example.com/done",
         metadata: mine,
-        limits: { max_cost: 1 },
+        limits: { maxTokensTotal: 5 },
       },
       { thread: "t:1", ifBusy: "interrupt", source: "webhook" },
     ],

@@ -140,7 +140,11 @@ export const StartRun = z.strictObject({
   follow_up_mode: QueueMode.optional(),
   callback_url: z.url({ protocol: /^https?$/, error: "expected an http or https URL" }).optional(),
   metadata: object("Comes back with the run, unchanged").optional(),
-  limits: object("Limits of the run besides max_iterations").optional(),
+  limits: z.strictObject({
+    max_tokens_total: z.int().min(1).optional().meta({
+      description: "No model call begins once the run has used so many",
+    }),
+  }).optional(),
 }).meta({ id: "StartRun" });
 
 export const Mail = z.strictObject({ content: Content }).meta({ id: "Mail" });

@@ -43,7 +43,7 @@ export function settingsIn(body: Wire<typeof schema.StartRun>): Settings {
     followUpMode: body.follow_up_mode,
     callbackUrl: body.callback_url,
     metadata: body.metadata,
-    limits: body.limits,
+    limits: body.limits && { maxTokensTotal: body.limits.max_tokens_total },
   });
 }
 
