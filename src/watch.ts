@@ -7,7 +7,7 @@
  * W3. Entries and pieces are two streams: an id names a place in one, and is honoured only if it also tells the place in the other.
  */
 import type { Clock } from "./clock.ts";
-import { decode, type Entry } from "./entry.ts";
+import { decode } from "./entry.ts";
 import { type Event, liveFrom, type Placed, Projector } from "./event.ts";
 import type { Piece } from "./journal.ts";
 import type { Live, RunRecord, Store } from "./store.ts";
@@ -32,10 +32,10 @@ export async function* watch(it: WatchOptions): AsyncGenerator<Placed> {
   const { store, clock, thread, record } = it;
   const run = record.id, projector = new Projector(run), until = clock.now() + longestMs;
   let next = record.first, seenPieces = -1, looked = false;
-  const begun = new Set<string>(), glimpses = new Glimpses();
+  const begun = new Set<string>();
   let after = position(it.after, record.first);
   let news = Promise.withResolvers<void>();
-  const stop = store.watch(thread, () => news.resolve());
+  const stop = store.watch(thread, () => news.resolve(), { live: true });
   try {
     while (!it.signal.aborted && clock.now() < until) {
       const reading = await store.read(thread, { run, from: next });
@@ -45,8 +45,6 @@ export async function* watch(it: WatchOptions): AsyncGenerator<Placed> {
       looked = true;
       for (const text of reading.entries) {
         const entry = decode(text);
-        if (next <= after.offset) glimpses.add(entry);
-        else if (glimpses.any) after = nowhere;
         for (const placed of projector.project(entry, next)) {
           const { event } = placed;
           const again = event.type === "message_start" && begun.delete(event.message.id);
@@ -56,9 +54,7 @@ export async function* watch(it: WatchOptions): AsyncGenerator<Placed> {
         next++;
       }
       if (next < length) continue;
-      if (glimpses.any) after = nowhere;
       if (after === nowhere) {
-        glimpses.clear();
         after = { offset: length - 1, k: liveFrom - 1 };
         yield {
           id: `${after.offset}.${after.k}`,
@@ -129,32 +125,6 @@ function isWhole({ items }: Live): boolean {
     if ("begins" in piece) begun.add(piece.message);
     return !("delta" in piece) || begun.has(piece.message);
   });
-}
-
-/**
- * Messages that whoever saw the log so far may have seen in pieces, though the log does not hold them yet: another commit came since their
- * turn began. A listener that comes again after such an entry cannot be told whether they begin.
- */
-class Glimpses {
-  readonly #unfinished = new Map<string, boolean>();
-
-  get any(): boolean {
-    return [...this.#unfinished.values()].some((seen) => seen);
-  }
-
-  clear(): void {
-    this.#unfinished.clear();
-  }
-
-  add({ kind, path }: Entry): void {
-    // The mail of a turn is in the commit of its beginning.
-    if (kind === "user") return;
-    // When a slice ends nothing is being said, and what was said is void.
-    for (const frame of this.#unfinished.keys()) this.#unfinished.set(frame, kind !== "pause");
-    if (kind === "turn" || kind === "retry") this.#unfinished.set(path, false);
-    if (kind === "assistant" || kind === "return") this.#unfinished.delete(path);
-    if (kind === "start" || kind === "end") this.clear();
-  }
 }
 
 /** A listener that saw a piece has seen all entries before it, and none from there on. */

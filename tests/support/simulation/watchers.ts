@@ -6,6 +6,8 @@ import { hour, minute, tenant, type World } from "./world.ts";
 
 export class Watcher {
   readonly events: Placed[] = [];
+  /** The same, by connection. */
+  readonly sittings: Placed[][] = [];
   readonly #dice: Dice;
 
   constructor(readonly world: World, readonly run: string, seed: number, readonly name: string) {
@@ -19,9 +21,11 @@ export class Watcher {
       const isolate = world.isolate(`watcher ${this.name}`, true), gone = new AbortController();
       world.time.sleep(dice.between(1_000, 6 * minute), gone.signal).then(() => gone.abort());
       try {
-        const after = this.events.at(-1)?.id;
+        const after = this.events.at(-1)?.id, sitting: Placed[] = [];
+        this.sittings.push(sitting);
         for await (const placed of isolate.pawl.events(tenant, this.run, { after, signal: gone.signal })) {
           this.events.push(placed);
+          sitting.push(placed);
           if (dice.chance(0.03)) break;
           if (dice.chance(0.05)) await world.time.sleep(dice.between(0, 30_000));
         }
@@ -36,30 +40,32 @@ export class Watcher {
 
   /** What is wrong with what it saw, given all events that the log tells of. */
   fault(all: Placed[]): string | undefined {
-    const { events } = this;
+    // After a resync everything is told anew.
+    const told = this.events.findLastIndex(({ event }) => event.type === "resync");
+    const from = this.events[told]?.id, events = this.events.slice(told + 1);
     const twice = events.find(({ id }, i) => events.findIndex((other) => other.id === id) < i);
     if (twice) return `${spell(twice)} came twice`;
-    const told = events.findLastIndex(({ event }) => event.type === "resync");
-    const from = told < 0 ? undefined : events[told]!.id, to = events.findLast(lasting)?.id;
-    const expected = all.filter(({ id }) =>
-      to !== undefined && !later(id, to) && (from === undefined || later(id, from))
-    ).filter(lasting);
-    const seen = events.slice(told + 1).filter(lasting);
+
+    const seen = events.filter(lasting), to = seen.at(-1)?.id;
+    const expected = all.filter((placed) =>
+      lasting(placed) && to !== undefined && !later(placed.id, to) &&
+      (from === undefined || later(placed.id, from))
+    );
     const differs = expected.findIndex((placed, i) => JSON.stringify(placed) !== JSON.stringify(seen[i]));
-    if (differs >= 0 || seen.length !== expected.length) {
-      const at = differs < 0 ? expected.length : differs;
-      return `expected ${spell(expected[at])} but saw ${spell(seen[at])}, ${
-        told < 0 ? "from the start" : `after resync ${from}`
-      }`;
-    }
-    if (told >= 0) return undefined;
-    const starts = new Map<string, number>();
-    for (const { event } of events) {
-      if (event.type === "message_start") {
-        starts.set(event.message.id, (starts.get(event.message.id) ?? 0) + 1);
-      }
-      if (event.type === "message_end" && starts.get(event.message.id) !== 1) {
-        return `message ${event.message.id} began ${starts.get(event.message.id) ?? 0} times`;
+    if (differs < 0 && seen.length === expected.length) return this.#faultOfPieces();
+    const at = differs < 0 ? expected.length : differs;
+    return `expected ${spell(expected[at])} but saw ${spell(seen[at])} after ${from ?? "the start"}`;
+  }
+
+  /** In one sitting a message begins once, and its pieces come after its beginning. */
+  #faultOfPieces(): string | undefined {
+    for (const events of this.sittings) {
+      const begun = new Map<string, string>();
+      for (const { event, frame } of events) {
+        if (event.type === "message_retry") begun.forEach((at, id) => at === frame && begun.delete(id));
+        if (event.type !== "message_start" || event.message.role !== "assistant") continue;
+        if (begun.has(event.message.id)) return `message ${event.message.id} began twice`;
+        begun.set(event.message.id, frame);
       }
     }
   }
