@@ -30,7 +30,7 @@ export interface Bodies {
   turn: { ended?: { message: string; results: string[] } };
   /** The model's message of turn n. */
   assistant: Omit<AssistantMessage, "role" | "id">;
-  /** A model call failed and will be tried again, not before `until`; n counts the failures of this turn. */
+  /** A model call failed and will be tried again, not before `until`; n counts the failures of this turn, id is the message's. */
   retry: { code: string; message: string; until: number };
   /** A tool call is permitted to run; path is the call's. `key` is handed to the tool as idempotencyKey. */
   call: { key: string; at: number };

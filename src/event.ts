@@ -31,7 +31,7 @@ export type Event =
   }
   | { type: "message_update"; messageId: string; delta: Delta }
   | { type: "message_end"; message: UserMessage | AssistantMessage | ToolMessage }
-  | { type: "message_retry"; code: string; message: string }
+  | { type: "message_retry"; messageId: string; code: string; message: string }
   | { type: "tool_execution_start"; toolCallId: string; toolName: string; args: ToolCall["arguments"] }
   | { type: "tool_execution_update"; toolCallId: string; text: string }
   | {
@@ -135,7 +135,12 @@ export class Projector {
         ];
       }
       case "retry":
-        return [{ type: "message_retry", code: entry.body.code, message: entry.body.message }];
+        return [{
+          type: "message_retry",
+          messageId: entry.id,
+          code: entry.body.code,
+          message: entry.body.message,
+        }];
       case "return":
         return this.#turnEnd(this.#frames.get(entry.path)?.turn ?? 0, entry.body.ended);
       case "warning":

@@ -227,7 +227,17 @@ export function holdLease(it: Holding): Journal & { ended: Promise<Outcome>; fai
 
   // S4. One batch is on its way at a time, so that pieces stay in order.
   const streaming = new Set<string>();
-  let pieces: string[] = [], reset = false, showing = false;
+  let pieces: string[] = [], reset = false, sending: Promise<void> | undefined;
+  let hurry = new AbortController();
+  const send = async () => {
+    while (pieces.length && !over) {
+      await clock.sleep(showMs, AbortSignal.any([hurry.signal, finished.signal]));
+      const items = pieces, begins = reset;
+      pieces = [];
+      reset = false;
+      if (!over) await store.stream(lease, items, begins);
+    }
+  };
   const show = (frame: string, piece: Piece) => {
     if ("ends" in piece) return void streaming.delete(piece.message);
     if (!watched || over) return;
@@ -236,16 +246,12 @@ export function holdLease(it: Holding): Journal & { ended: Promise<Outcome>; fai
       streaming.add(piece.message);
     }
     pieces.push(JSON.stringify({ run, frame, ...piece }));
-    if (showing) return;
-    showing = true;
-    (async () => {
-      while (pieces.length && !over) {
-        await clock.sleep(showMs, finished.signal);
-        const items = pieces.splice(0), begins = reset;
-        reset = false;
-        if (!over) await store.stream(lease, items, begins);
-      }
-    })().catch(() => {}).finally(() => showing = false);
+    sending ??= send().catch(() => {}).finally(() => sending = undefined);
+  };
+  const shown = async () => {
+    hurry.abort();
+    await sending;
+    hurry = new AbortController();
   };
 
   return {
@@ -291,6 +297,7 @@ export function holdLease(it: Holding): Journal & { ended: Promise<Outcome>; fai
       clock.sleep(ms, signal ? AbortSignal.any([signal, aborter.signal]) : aborter.signal),
     permitted: (path) => permitted.delete(path),
     show,
+    shown,
     countTurn: () => void spending.turns++,
     fetch: (input, init) => {
       spending.subrequests++;

@@ -220,8 +220,11 @@ export interface Store {
   /** Undefined when the thread is unknown. `run` absent in the answer: no such run. */
   read(thread: string, options: { run?: string; from?: number }): Promise<Reading | undefined>;
 
-  /** Calls `wake` when there may be something new to read, until the returned function is called. May call too often, or late. */
-  watch(thread: string, wake: () => void): () => void;
+  /**
+   * Calls `wake` when there may be something new to read, until the returned function is called. May call too often, or late. Only with
+   * `live` does the thread count as watched, so that partials are streamed.
+   */
+  watch(thread: string, wake: () => void, options?: { live: boolean }): () => void;
 
   /** A value too large for an entry, under its hash; and back. */
   put(thread: string, hash: string, value: string): Promise<void>;

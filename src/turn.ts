@@ -38,12 +38,15 @@ export async function turn(it: Loop, at: Frame): Promise<void> {
   try {
     const model = it.models.get(it.settings.model ?? it.models.default);
     journal.show(at.path, { message: id, begins: true });
-    const reply = await journal.work(() =>
-      model.reply(request(it, at), {
+    const reply = await journal.work(async () => {
+      const reply = await model.reply(request(it, at), {
         signal: journal.signal,
         onDelta: (delta) => journal.show(at.path, { message: id, delta }),
-      })
-    );
+      });
+      // Who watches gets the last pieces before the whole.
+      await journal.shown();
+      return reply;
+    });
     await accept(it, at, {
       role: "assistant",
       id,
@@ -53,7 +56,7 @@ export async function turn(it: Loop, at: Frame): Promise<void> {
     });
   } catch (error) {
     if (journal.cut) return await journal.park();
-    await journal.commit(() => refused(it, at, error));
+    await journal.commit(() => refused(it, at, id, error));
   } finally {
     journal.show(at.path, { message: id, ends: true });
   }
@@ -142,7 +145,7 @@ function cancelledIfOpen({ journal }: Loop, calls: CallState[]): Record<string, 
 }
 
 /** What a failed model call means: another try later, or the end of the run. Nothing of the failed message is kept. */
-function refused({ journal }: Loop, at: Frame, error: unknown): Step {
+function refused({ journal }: Loop, at: Frame, id: string, error: unknown): Step {
   if (error instanceof InputError) return fail(journal, "model", error.message);
   const failure = error instanceof ModelError ? error : new ModelError("bad_request", messageOf(error));
   const n = at.retries + 1, wait = failure.retryAfterMs ?? 1000 * 2 ** (n - 1);
@@ -150,5 +153,7 @@ function refused({ journal }: Loop, at: Frame, error: unknown): Step {
     return fail(journal, failure.code, failure.message);
   }
   const body = { code: failure.code, message: failure.message, until: journal.now() + wait };
-  return { change: { append: [journal.entry("retry", at.path, body, { n })], count: { unaccounted: 1 } } };
+  return {
+    change: { append: [journal.entry("retry", at.path, body, { n, id })], count: { unaccounted: 1 } },
+  };
 }

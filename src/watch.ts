@@ -50,7 +50,7 @@ export async function* watch(it: WatchOptions): AsyncGenerator<Placed> {
           const again = event.type === "message_start" && begun.delete(event.message.id);
           if (!again && later(placed.id, inLog(after))) yield placed;
         }
-        if (entry.kind === "assistant") begun.delete(entry.id);
+        if (entry.kind === "assistant" || entry.kind === "retry") begun.delete(entry.id);
         next++;
       }
       if (next < length) continue;
@@ -143,6 +143,7 @@ function eventOf(piece: Piece, begun: Set<string>): Event | undefined {
   if (begun.has(piece.message)) {
     return {
       type: "message_retry",
+      messageId: piece.message,
       code: "interrupted",
       message: "The message is made again: what came of it is void",
     };

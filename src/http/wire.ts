@@ -185,6 +185,7 @@ function fieldsOut(event: Placed["event"]): { [field: string]: unknown } {
     case "message_update":
       return { message_id: event.messageId, delta: event.delta };
     case "message_retry":
+      return { message_id: event.messageId, code: event.code, message: event.message };
     case "warning":
       return { code: event.code, message: event.message };
     case "tool_execution_start":

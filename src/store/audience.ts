@@ -2,13 +2,12 @@
 import type { Live } from "../store.ts";
 
 export class Audience {
-  readonly #listeners = new Map<string, Set<() => void>>();
+  readonly #listeners = new Map<string, Set<{ wake(): void; live: boolean }>>();
   /** By incarnation: a thread made again has no partial. */
   readonly #partials = new Map<string, Live>();
 
-  watch(thread: string, wake: () => void): () => void {
-    // A wrapper, so that the same function watching twice is two listeners.
-    const listener = () => wake();
+  watch(thread: string, wake: () => void, live: boolean): () => void {
+    const listener = { wake, live };
     const listeners = this.#listeners.get(thread) ?? new Set();
     this.#listeners.set(thread, listeners.add(listener));
     return () => {
@@ -18,14 +17,14 @@ export class Audience {
   }
 
   watches(thread: string): boolean {
-    return this.#listeners.has(thread);
+    return [...this.#listeners.get(thread) ?? []].some(({ live }) => live);
   }
 
   /** Listeners cannot hurt (DESIGN rule 10): one that throws stops neither the verb that woke it nor the others. */
   wake(thread: string): void {
     for (const listener of [...this.#listeners.get(thread) ?? []]) {
       try {
-        listener();
+        listener.wake();
       } catch {
         // It will read again when it next looks.
       }

@@ -106,8 +106,8 @@ class SqliteStore implements Store {
     });
   }
 
-  watch(thread: string, wake: () => void): () => void {
-    return this.#audience.watch(thread, wake);
+  watch(thread: string, wake: () => void, { live } = { live: false }): () => void {
+    return this.#audience.watch(thread, wake, live);
   }
 
   put(thread: string, hash: string, value: string): Promise<void> {

@@ -138,7 +138,7 @@ export function reading(test: Test): void {
   test("watchers are woken by what they could see, and slices know of them", async (s) => {
     const slice = await s.running();
     let woken = 0;
-    const unwatch = s.store.watch(s.thread, () => woken++);
+    const unwatch = s.store.watch(s.thread, () => woken++, { live: true });
     const unwatchOther = s.store.watch(s.thread, () => {
       throw new Error("a listener that throws");
     });
