@@ -102,7 +102,8 @@ function spoken(content: readonly AssistantBlock[], called: Set<string>): Assist
     if (block.type === "thinking") return [block]; // signed: not a byte of it may change
     if (called.has(block.id)) return [];
     called.add(block.id);
-    return [{ ...wellFormed(block), ...(block.opaque === undefined ? {} : { opaque: block.opaque }) }];
+    const mended = wellFormed(block);
+    return [mended === block || block.opaque === undefined ? mended : { ...mended, opaque: block.opaque }];
   });
   // Anthropic refuses a message that ends on thinking, Responses a reasoning item that nothing follows (CASES A18).
   while (kept.at(-1)?.type === "thinking") kept.pop();
@@ -116,12 +117,27 @@ function visible(content: string | UserBlock[], placeholder: string): string | U
   return kept.length ? wellFormed(kept) : placeholder;
 }
 
-/** A copy of a JSON value in which lone surrogates are U+FFFD: strict parsers refuse the whole request for one (CASES A27). */
+/** A JSON value without lone surrogates, which are U+FFFD in it: strict parsers refuse the whole request for one (CASES A27). */
 export function wellFormed<T>(value: T): T {
+  return isWellFormed(value) ? value : mended(value);
+}
+
+/** Asked first, since it is nearly always so, and a copy of the whole history for each request is dear. */
+function isWellFormed(value: unknown): boolean {
+  if (typeof value === "string") return value.isWellFormed();
+  if (Array.isArray(value)) return value.every(isWellFormed);
+  if (typeof value !== "object" || value === null) return true;
+  for (const key in value) {
+    if (!key.isWellFormed() || !isWellFormed((value as Record<string, unknown>)[key])) return false;
+  }
+  return true;
+}
+
+function mended<T>(value: T): T {
   if (typeof value === "string") return value.toWellFormed() as T;
-  if (Array.isArray(value)) return value.map(wellFormed) as T;
+  if (Array.isArray(value)) return value.map(mended) as T;
   if (typeof value !== "object" || value === null) return value;
   return Object.fromEntries(
-    Object.entries(value).map(([key, held]) => [key.toWellFormed(), wellFormed(held)]),
+    Object.entries(value).map(([key, held]) => [key.toWellFormed(), mended(held)]),
   ) as T;
 }
