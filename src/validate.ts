@@ -28,10 +28,10 @@ interface Problem {
 /**
  * The JSON Schema of a tool's arguments: always of type object, with `properties`, without `$schema`. Fields that may be left out are not
  * required, also when they have a default (CASES C02); zod dates are date-time strings. What JSON Schema cannot say, or what could not be
- * checked later, is an InputError that names the tool and the parameter.
+ * checked later, is an InputError that names the tool and the parameter. Each turn shows it, so it is made once, and frozen.
  */
 export function schemaOf(parameters: Parameters, tool?: string): JsonSchema {
-  return structuredClone(rulesOf(parameters, tool).shown);
+  return rulesOf(parameters, tool).shown;
 }
 
 /**
@@ -95,7 +95,7 @@ function rulesOf(parameters: Parameters, tool?: string): Known {
     if (!isObject(given) || "safeParse" in given) throw new Error(wanted);
     const { $schema, ...rest } = given as JsonSchema;
     if (rest.type !== undefined && rest.type !== "object") throw new Error(wanted);
-    const shown: JsonSchema = { ...rest, type: "object", properties: rest.properties ?? {} };
+    const shown = frozen(structuredClone({ ...rest, type: "object", properties: rest.properties ?? {} }));
     const root = structuredClone(shown) as Schema;
     const lookup: Rules["lookup"] = dereference(root);
     for (const part of Object.values(lookup)) if (typeof part === "object") makeCheckable(part, lookup);
@@ -105,6 +105,11 @@ function rulesOf(parameters: Parameters, tool?: string): Known {
   } catch (thrown) {
     throw new InputError("bad_input", `${tool === undefined ? "" : `Tool "${tool}": `}${messageOf(thrown)}`);
   }
+}
+
+function frozen<T>(value: T): T {
+  if (typeof value === "object" && value !== null) Object.values(Object.freeze(value)).forEach(frozen);
+  return value;
 }
 
 function isZod(parameters: Parameters): parameters is z.ZodType {
