@@ -24,6 +24,8 @@ export interface Queue {
    * minutes, may be dropped (see `deduplicationId`).
    */
   publish(delivery: Delivery): Promise<void>;
+  /** Many at once: what is not taken does not keep the others back, and makes the whole throw. Absent: they are published one by one. */
+  publishAll?(deliveries: Delivery[]): Promise<void>;
   /**
    * Queues that deliver inside this process call `deliver` with a message id that is the same for every try of one message. A deliver
    * that throws is tried again. Queues that deliver over HTTP lack this.
@@ -31,6 +33,42 @@ export interface Queue {
   attach?(deliver: (delivery: Delivery, message: string) => Promise<void>): void;
   /** Ends timers and waits for what is under way. */
   close?(): Promise<void>;
+}
+
+/** A queue that delivers over HTTP, to POST /slices, /slices/failed and /sweep of the service. */
+export interface HttpQueue extends Queue {
+  /**
+   * What this request says, if the queue has sent it: to this path, with these bytes. Undefined: it has not, or nobody can tell. The body
+   * is read at most once, and only if the request looks as if it came from the queue.
+   */
+  receive(request: Incoming): Promise<Received | undefined>;
+  /** Has POST /sweep come once more. `message` is the one that asks for it: its tries and duplicates ask for one only. */
+  sweepAgain(message: string): Promise<void>;
+}
+
+export interface Incoming {
+  path: string;
+  headers: Headers;
+  body(): Promise<Uint8Array>;
+}
+
+/**
+ * `message` is the same for every try and every duplicate of one message; `retried` counts its tries from 0. Only a higher one says that
+ * the try before is over.
+ */
+export type Received =
+  & { message: string; retried: number }
+  & (
+    | { is: "delivery"; delivery: Delivery }
+    /** The queue has given up on this delivery. `hopeless`: because it was told that trying again is no use. */
+    | { is: "failed"; delivery: Delivery; hopeless: boolean }
+    | { is: "sweep" }
+    /** It is the queue's, and means nothing to this version. */
+    | { is: "unknown" }
+  );
+
+export function deliversOverHttp(queue: Queue): queue is HttpQueue {
+  return "receive" in queue;
 }
 
 /**
