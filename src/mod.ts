@@ -10,9 +10,10 @@ import { RunFailedError } from "./errors.ts";
 import type { Placed } from "./event.ts";
 import { type Face, httpFace } from "./http/app.ts";
 import type { Tenants } from "./http/auth.ts";
+import { deliveries } from "./http/deliveries.ts";
 import type { Message } from "./message.ts";
 import type { Model, Models } from "./model.ts";
-import type { Delivery, Queue } from "./queue.ts";
+import { deliversOverHttp, type Delivery, type Queue } from "./queue.ts";
 import { inProcessQueue } from "./queue/in_process.ts";
 import { Registry } from "./registry.ts";
 import type { RunView, Settings } from "./run.ts";
@@ -66,8 +67,8 @@ export interface Pawl {
   resolve(run: string, toolCallId: string, answer: Answer): Promise<{ repeat: boolean; run: RunView }>;
   read(run: string): Promise<RunView & { messages: Message[] }>;
   watch(run: string, options?: { after?: string; signal?: AbortSignal }): AsyncIterable<Placed>;
-  deliver(delivery: Delivery, message: string): Promise<void>;
-  sweep(): Promise<number>;
+  deliver(delivery: Delivery, message: string, retried?: number): Promise<void>;
+  sweep(limit?: number): Promise<number>;
   /** Picks up every open run; for a process that starts on a store that another one left. */
   recover(): Promise<number>;
   /** The HTTP face. `from.remoteAddress` is the client's address, needed where there are no keys. */
@@ -120,7 +121,12 @@ export function createPawl(options: PawlOptions): Pawl {
     sweep: verbs.sweep,
     recover: verbs.recover,
     fetch: async (request, from = {}) => {
-      face ??= httpFace(verbs, { tenants, clock, onError });
+      face ??= httpFace(verbs, {
+        tenants,
+        clock,
+        onError,
+        ...(deliversOverHttp(queue) && { deliveries: deliveries(verbs, queue, onError) }),
+      });
       return await face.fetch(request, from);
     },
     async close() {

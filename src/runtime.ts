@@ -6,11 +6,11 @@ import { accept, type Acceptance } from "./acceptance.ts";
 import { type Budget, defaultBudget } from "./budget.ts";
 import { type Clock, systemClock } from "./clock.ts";
 import { encode, type MailKind } from "./entry.ts";
-import { InputError, LeaseLostError, messageOf, RetryableError } from "./errors.ts";
+import { FatalError, InputError, LeaseLostError, messageOf, RetryableError } from "./errors.ts";
 import { dueMs } from "./lease.ts";
 import type { Models } from "./model.ts";
 import type { Queue } from "./queue.ts";
-import { Reader, view } from "./reading.ts";
+import { Reader } from "./reading.ts";
 import type { Registry } from "./registry.ts";
 import * as runs from "./run.ts";
 import type { ClientTool, Settings, Stored } from "./run.ts";
@@ -37,6 +37,8 @@ export interface Runtime extends Verbs {
 }
 
 const sweepPage = 50;
+/** How long what the queue gave up on waits before it is published again. */
+const failedMs = 60_000;
 /** How many characters of transcripts are kept between slices. */
 const warmRoom = 16_000_000;
 /** How often to look whether a run has ended, although nobody said so. */
@@ -71,17 +73,17 @@ export function createRuntime(options: RuntimeOptions): Runtime {
   const cancelled = () => JSON.stringify({ status: "cancelled", at: clock.now() });
 
   /** Publishes what should have come before `before`, page after page. */
-  const republish = async (before: number): Promise<number> => {
+  const republish = async (before: number, limit = Infinity): Promise<number> => {
     const seen = new Set<string>();
-    for (;;) {
-      const page = await store.overdue(before, clock.now() + dueMs, sweepPage);
+    while (seen.size < limit) {
+      const page = await store.overdue(before, clock.now() + dueMs, Math.min(sweepPage, limit - seen.size));
       const fresh = page.filter((delivery) => !seen.has(delivery.thread));
-      if (!fresh.length) return seen.size;
-      for (const delivery of fresh) {
-        seen.add(delivery.thread);
-        await queue.publish(delivery);
-      }
+      if (!fresh.length) break;
+      for (const { thread } of fresh) seen.add(thread);
+      if (queue.publishAll) await queue.publishAll(fresh);
+      else for (const delivery of fresh) await queue.publish(delivery);
     }
+    return seen.size;
   };
 
   return {
@@ -179,12 +181,20 @@ export function createRuntime(options: RuntimeOptions): Runtime {
         await slice(delivery, message, sliceOptions);
       } catch (error) {
         if (error instanceof LeaseLostError) return;
-        if (error instanceof RetryableError) throw error;
+        if (error instanceof RetryableError || error instanceof FatalError) throw error;
         throw new RetryableError(`Advance ${delivery.run}: ${messageOf(error)}`, undefined, { cause: error });
       }
     },
 
-    sweep: () => republish(clock.now()),
+    async failed(delivery) {
+      const { thread, incarnation, run, hop } = delivery;
+      const known = await store.read(thread, { run, from: Number.MAX_SAFE_INTEGER });
+      if (known?.incarnation !== incarnation || !known.run || !runs.isActive(known.run.status)) return;
+      // If its ticket is not the current one any more, the claim publishes that.
+      await queue.publish({ ...delivery, hop: hop + 1, at: clock.now() + failedMs });
+    },
+
+    sweep: (limit) => republish(clock.now(), limit),
     recover: () => republish(Number.MAX_SAFE_INTEGER),
   };
 }

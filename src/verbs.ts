@@ -83,8 +83,13 @@ export interface Verbs {
   delete(tenant: string, thread: string): Promise<void>;
   /** The tools a run with these settings would get. */
   menu(settings: Settings): Tool[];
-  /** Advances a run by one slice. Resolves when the delivery may be acknowledged; throws RetryableError when it must come again. */
-  deliver(delivery: Delivery, message: string): Promise<void>;
-  /** Publishes again what should have come and did not; answers how many. */
-  sweep(): Promise<number>;
+  /**
+   * Advances a run by one slice. Resolves when the delivery may be acknowledged; throws RetryableError when it must come again, FatalError
+   * when that is of no use before the operator has acted. `message` and `retried`: see `Received`.
+   */
+  deliver(delivery: Delivery, message: string, retried?: number): Promise<void>;
+  /** The queue has given up on this delivery: it is published once more, in a minute, if its run goes on. How often is for the claims to limit. */
+  failed(delivery: Delivery): Promise<void>;
+  /** Publishes again what should have come and did not, at most `limit`; answers how many. As many as the limit: there may be more. */
+  sweep(limit?: number): Promise<number>;
 }

@@ -6,9 +6,9 @@ export const maxBytes = 1_048_576;
 export const maxDepth = 100;
 
 /** The body's bytes, counted while they come. Above the limit: InputError "too_large", and the rest is not read. */
-export async function readBody(request: Request): Promise<Uint8Array<ArrayBuffer>> {
-  const tooLarge = () => new InputError("too_large", `The body is larger than ${maxBytes} bytes`);
-  if (Number(request.headers.get("content-length")) > maxBytes) throw tooLarge();
+export async function readBody(request: Request, limit = maxBytes): Promise<Uint8Array<ArrayBuffer>> {
+  const tooLarge = () => new InputError("too_large", `The body is larger than ${limit} bytes`);
+  if (Number(request.headers.get("content-length")) > limit) throw tooLarge();
   const chunks: Uint8Array[] = [];
   let length = 0;
   const reader = request.body?.getReader();
@@ -18,7 +18,7 @@ export async function readBody(request: Request): Promise<Uint8Array<ArrayBuffer
     });
     if (done) break;
     length += value.length;
-    if (length > maxBytes) {
+    if (length > limit) {
       // Not awaited: a client that does not stop sending must not hold the answer back.
       reader.cancel().catch(() => {});
       throw tooLarge();

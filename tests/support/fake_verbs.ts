@@ -122,6 +122,10 @@ export class FakeVerbs implements Verbs {
     throw new Error("The HTTP face delivers nothing by itself");
   }
 
+  failed(): Promise<void> {
+    throw new Error("The HTTP face publishes nothing by itself");
+  }
+
   sweep(): Promise<number> {
     throw new Error("The HTTP face sweeps nothing by itself");
   }
