@@ -23,8 +23,8 @@ type Verdict = { tool: Tool; args: unknown; wait?: Wait } | { refuse: Result };
 export async function dispatch(it: Loop, at: Frame): Promise<void> {
   const { journal } = it;
   const group = firstGroup(it, at);
-  if (steered(it) && group.every((call) => call.state === "pending")) return await skip(it, at);
-  if (group.some((call) => call.state === "pending" && "tool" in judge(it, at, call))) {
+  if (steered(it) && group.every(({ call }) => call.state === "pending")) return await skip(it, at);
+  if (group.some(({ call, verdict }) => call.state === "pending" && "tool" in verdict)) {
     if (journal.spent) return await journal.park();
     await journal.commit(() => {
       const quiet = steered(it) ? undefined : begin(it, at);
@@ -32,7 +32,7 @@ export async function dispatch(it: Loop, at: Frame): Promise<void> {
     });
     return;
   }
-  await Promise.all(group.map((call) => settle(it, at, call)));
+  await Promise.all(group.map(({ call }) => settle(it, at, call)));
 }
 
 /** Steering that makes the calls not yet begun be skipped. */
@@ -41,26 +41,29 @@ function steered({ journal, settings }: Loop): boolean {
 }
 
 /** The first call without a result, with the neighbours that go together with it. */
-function firstGroup(it: Loop, at: Frame): CallState[] {
-  const open = at.calls.filter((call) => call.state !== "done");
-  const kind = (call: CallState) => {
-    const verdict = judge(it, at, call);
-    if ("refuse" in verdict) return "alone";
-    if (call.state === "waiting" || verdict.wait) return "waits";
-    return verdict.tool.parallel ? "parallel" : "alone";
-  };
-  const first = kind(open[0]!);
-  if (first === "alone") return open.slice(0, 1);
-  const end = open.findIndex((call) => kind(call) !== first);
-  return end < 0 ? open : open.slice(0, end);
+function firstGroup(it: Loop, at: Frame): { call: CallState; verdict: Verdict }[] {
+  const group = [];
+  let first: string | undefined;
+  for (const call of at.calls) {
+    if (call.state === "done") continue;
+    const verdict = judge(it, at, call), kind = kindOf(call, verdict);
+    if (first !== undefined && (first === "alone" || kind !== first)) break;
+    first = kind;
+    group.push({ call, verdict });
+  }
+  return group;
+}
+
+function kindOf(call: CallState, verdict: Verdict): "alone" | "waits" | "parallel" {
+  if ("refuse" in verdict) return "alone";
+  if (call.state === "waiting" || verdict.wait) return "waits";
+  return verdict.tool.parallel ? "parallel" : "alone";
 }
 
 /** The part of a commit that lets the next group begin; undefined if there is none, or the slice's budget is spent. */
 export function begin(it: Loop, at: Frame): Part | undefined {
-  const { journal } = it;
-  if (journal.spent || !at.calls.some((call) => call.state !== "done")) return undefined;
-  const parts = firstGroup(it, at).map((call): Part => {
-    const verdict = judge(it, at, call);
+  if (it.journal.spent) return undefined;
+  const parts = firstGroup(it, at).map(({ call, verdict }): Part => {
     if (call.state !== "pending" || "refuse" in verdict) return {};
     return verdict.wait ? beginWait(it, call, verdict.wait) : beginRun(it, call);
   });
