@@ -64,7 +64,8 @@ export async function execute(
     if (error instanceof ReplayError) return { content: error.message, isError: true, ran: true };
     return { content: failure(tool, error), isError: true, ran: true };
   } finally {
-    over.abort();
+    // With a reason: the default one is an exception with a stack.
+    over.abort(null);
   }
 }
 
