@@ -14,7 +14,7 @@ import { Reader } from "./reading.ts";
 import type { Registry } from "./registry.ts";
 import * as runs from "./run.ts";
 import type { ClientTool, Settings, Stored } from "./run.ts";
-import { slice, Warm } from "./slice.ts";
+import { type Held, slice, Warm } from "./slice.ts";
 import type { Store, Submission } from "./store.ts";
 import type { Tool } from "./tool.ts";
 import type { Accepted, Content, Key, Verbs } from "./verbs.ts";
@@ -47,7 +47,7 @@ const pollMs = 5_000;
 export function createRuntime(options: RuntimeOptions): Runtime {
   const { store, queue, models, registry, clock = systemClock, leaseMs = 60_000, ttlMs = 604_800_000 } =
     options;
-  const reader = new Reader(store), holding = new Map<string, () => void>();
+  const reader = new Reader(store), holding = new Map<string, Held>();
   const menu = (settings: Settings) => registry.menu(settings, (tool) => clientTool(tool, ttlMs));
   const budget = { ...defaultBudget, ...options.budget }, warm = new Warm(warmRoom);
   const sliceOptions = { store, queue, clock, models, registry, budget, leaseMs, warm, holding, menu };
@@ -116,7 +116,7 @@ export function createRuntime(options: RuntimeOptions): Runtime {
       const { thread } = await reader.run(tenant, run);
       const is = await store.cancel(thread, run, cancelled());
       if (is === "unknown") throw new InputError("not_found", "There is no such run");
-      holding.get(run)?.();
+      holding.get(run)?.stop();
       const now = await reader.view(tenant, run);
       if (is === "ended") throw new InputError("conflict", `The run has ended already: ${now.status}`);
       return now;
@@ -144,17 +144,22 @@ export function createRuntime(options: RuntimeOptions): Runtime {
     async settled(tenant, run, ms, { signal, orWaits = true } = {}) {
       const until = clock.now() + ms, thread = runs.threadOfRun(tenant, run);
       let news = Promise.withResolvers<void>();
-      const stop = store.watch(thread, () => news.resolve());
+      const watching = () => store.watch(thread, () => news.resolve());
+      let stop = watching();
       try {
         for (;;) {
           const now = await reader.view(tenant, run), left = until - clock.now();
           const over = !runs.isActive(now.status) || (orWaits && now.status === "waiting");
           if (over || left <= 0 || signal?.aborted) return now;
+          // A slice of this process says itself when it ends; the store would tell of each commit.
+          const held = holding.get(run);
+          if (held) stop();
           const rest = new AbortController();
           const either = signal ? AbortSignal.any([rest.signal, signal]) : rest.signal;
-          await Promise.race([news.promise, clock.sleep(Math.min(left, pollMs), either)]);
+          await Promise.race([held?.ended ?? news.promise, clock.sleep(Math.min(left, pollMs), either)]);
           rest.abort();
           news = Promise.withResolvers<void>();
+          if (held) stop = watching();
         }
       } finally {
         stop();
@@ -173,7 +178,7 @@ export function createRuntime(options: RuntimeOptions): Runtime {
     async delete(tenant, thread) {
       const key = runs.threadKey(tenant, thread), current = await reader.current(key);
       if (!await store.delete(key)) throw new InputError("not_found", "There is no such thread");
-      if (current) holding.get(current.id)?.();
+      if (current) holding.get(current.id)?.stop();
     },
 
     async deliver(delivery, message) {

@@ -28,10 +28,16 @@ export interface SliceOptions {
   registry: Registry;
   budget: Budget;
   leaseMs: number;
-  /** Transcripts that this process holds, and how to stop its slices at once. Only speed depends on either. */
+  /** Transcripts that this process holds, and its slices, by run. Only speed depends on either. */
   warm: Warm;
-  holding: Map<string, () => void>;
+  holding: Map<string, Held>;
   menu(settings: Settings): Tool[];
+}
+
+export interface Held {
+  stop(): void;
+  /** Resolves when the slice has ended, however it did. */
+  ended: Promise<void>;
 }
 
 /** Claims since the run last came further; claims of the run in all (rule 7). */
@@ -89,7 +95,10 @@ export async function slice(delivery: Delivery, message: string, it: SliceOption
       await loop({ frame: root, journal, models: it.models, settings, menu: it.menu(settings), nested }))()
       .catch(journal.fail);
   }
-  it.holding.set(claimed.run, () => journal.fail(new LeaseLostError()));
+  it.holding.set(claimed.run, {
+    stop: () => journal.fail(new LeaseLostError()),
+    ended: journal.ended.then(() => {}, () => {}),
+  });
   const { publish } = await journal.ended.finally(() => it.holding.delete(claimed.run));
   warm.keep(delivery.thread, transcript);
   if (publish) await queue.publish(publish);
