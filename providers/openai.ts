@@ -16,11 +16,12 @@ const vendor = "openai";
 /** The model `name` ("openai/…") over the Responses API. */
 export function openai(name: string, options: OpenAIOptions): Model {
   const model = name.slice(name.indexOf("/") + 1);
+  const sdk = client(options);
   return {
     name,
     reply: async (request, { signal, onDelta }) => {
       const body = responsesBody(model, sendable(request, name));
-      const open = async () => await (await client(options)).responses.create(body, { signal });
+      const open = async () => await (await sdk()).responses.create(body, { signal });
       return await read(open, responsesReader(harmless(onDelta)), { name, apiKey: options.apiKey, signal });
     },
   };

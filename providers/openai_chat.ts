@@ -15,11 +15,12 @@ type Body = OpenAI.Chat.ChatCompletionCreateParamsStreaming;
 /** The model `name` ("openai-chat/…") over Chat Completions. */
 export function openaiChat(name: string, options: OpenAIOptions): Model {
   const model = name.slice(name.indexOf("/") + 1);
+  const sdk = client(options);
   return {
     name,
     reply: async (request, { signal, onDelta }) => {
       const body = chatBody(model, sendable(request, name));
-      const open = async () => await (await client(options)).chat.completions.create(body, { signal });
+      const open = async () => await (await sdk()).chat.completions.create(body, { signal });
       return await read(open, chatReader(harmless(onDelta)), { name, apiKey: options.apiKey, signal });
     },
   };

@@ -8,17 +8,20 @@ export interface OpenAIOptions {
   baseURL?: string;
 }
 
-/** Made for each call: on Workers nothing that does I/O may outlive its request (CASES F24). */
-export async function client({ apiKey, baseURL }: OpenAIOptions): Promise<OpenAI> {
-  const { OpenAI } = await import("openai");
-  return new OpenAI({
-    apiKey,
-    // Always given: the SDK would read the environment instead, and log what it could not parse.
-    baseURL: baseURL || "https://api.openai.com/v1",
-    organization: null,
-    project: null,
-    logLevel: "off",
-    maxRetries: 0,
-    timeout: noTimeout,
-  });
+/** Made at its first use, and kept: on Workers nothing that does I/O may outlive its request, but this holds no connection (CASES F24). */
+export function client({ apiKey, baseURL }: OpenAIOptions): () => Promise<OpenAI> {
+  let made: OpenAI | undefined;
+  return async () => {
+    const { OpenAI } = await import("openai");
+    return made ??= new OpenAI({
+      apiKey,
+      // Always given: the SDK would read the environment instead, and log what it could not parse.
+      baseURL: baseURL || "https://api.openai.com/v1",
+      organization: null,
+      project: null,
+      logLevel: "off",
+      maxRetries: 0,
+      timeout: noTimeout,
+    });
+  };
 }
