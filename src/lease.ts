@@ -249,6 +249,7 @@ export function holdLease(it: Holding): Journal & { ended: Promise<Outcome>; fai
     sending ??= send().catch(() => {}).finally(() => sending = undefined);
   };
   const shown = async () => {
+    if (!sending) return;
     hurry.abort();
     await sending;
     hurry = new AbortController();
