@@ -2,6 +2,7 @@
  * The real slices, loop and store in a world where everything that may go wrong does, drawn from a seed. What must never break is judged
  * when all is over. The parts are in `simulation/`.
  */
+import type { Budget } from "../../src/budget.ts";
 import type { Settings } from "../../src/run.ts";
 import { isActive, threadKey } from "../../src/run.ts";
 import type { Store } from "../../src/store.ts";
@@ -25,6 +26,8 @@ export interface SimulationOptions {
   watched?: boolean;
   /** How many faults there are. Default 14. */
   faults?: number;
+  /** What a slice may spend; drawn if absent. */
+  budget?: Partial<Budget>;
   store?(clock: Clock, ttlMs: number): Store;
 }
 
@@ -44,12 +47,12 @@ const patienceMs = 30 * 24 * hour;
 
 export async function simulate(seed: number, options: SimulationOptions = {}): Promise<Simulation> {
   const books = new Books(), requests: Request[] = [], watchers: Watcher[] = [];
-  const dice = new Dice(seed, "the world");
+  const dice = new Dice(seed, "the world"), audience = dice.pick([0, 0, 1, 2, 3]);
   const world = new World({
     seed,
     faults: options.faults ?? 14,
     ttlMs,
-    budget: {
+    budget: options.budget ?? {
       softMs: dice.between(3_000, 30_000),
       hardMs: dice.pick([40_000, 120_000, 600_000]),
       turns: dice.pick([1, 2, 4, Infinity]),
@@ -62,7 +65,7 @@ export async function simulate(seed: number, options: SimulationOptions = {}): P
   });
   const queue = new SimulatedQueue(world, seed);
   const people = new People(world, books, new Dice(seed, "people"), ({ run }) => {
-    if (options.watched === false || watchers.length >= 3) return;
+    if (options.watched === false || watchers.length >= audience) return;
     const watcher = new Watcher(world, run, seed, String(watchers.length));
     watchers.push(watcher);
     watcher.look();

@@ -25,7 +25,7 @@ export function simulatedModels(
   requests: Request[],
   seed: number,
 ): Models {
-  const dice = new Dice(seed, `model ${world.isolates.length}`), clock = world.clockOf(isolate);
+  const dice = new Dice(seed, `model ${isolate.number}`), clock = world.clockOf(isolate);
   const model: Model = {
     name: "simulated/model",
     async reply(request, { signal, onDelta }) {

@@ -44,7 +44,7 @@ export const ask = {
 export const toolNames = ["pay", "look", "peek", "wait", "approve", "agent", "break"];
 
 export function simulatedTools(world: World, isolate: Isolate, books: Books, seed: number): unknown[] {
-  const dice = new Dice(seed, `tools ${world.isolates.length}`), clock = world.clockOf(isolate);
+  const dice = new Dice(seed, `tools ${isolate.number}`), clock = world.clockOf(isolate);
 
   /** Something happens outside, then it takes its time. */
   const effect = (tool: string) => async (args: unknown, context: ToolContext) => {

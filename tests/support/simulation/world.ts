@@ -32,6 +32,8 @@ export interface Isolate {
   renewalsFailed: number[];
   /** It only looks on: what befalls it is drawn aside. */
   observer: boolean;
+  /** Counts those that do not. */
+  number: number;
 }
 
 export interface WorldOptions {
@@ -46,7 +48,7 @@ export interface WorldOptions {
   models(world: World, isolate: Isolate): Models;
   publish(world: World, delivery: Delivery): void;
   /** Decides instead of the dice; `n` counts the requests. */
-  fate?(n: number, what: string): Fate;
+  fate?(n: number, what: string, args: unknown[]): Fate;
 }
 
 export class World {
@@ -64,6 +66,7 @@ export class World {
   calm = false;
   requests = 0;
   #outageUntil = 0;
+  #workers = 0;
 
   constructor(readonly options: WorldOptions) {
     this.time = new VirtualTime(options.seed);
@@ -99,7 +102,9 @@ export class World {
 
   /** A new process: its own code, its own memory. */
   isolate(name: string, observer = false): Isolate {
-    const isolate = { name, dead: false, mourners: [], renewalsFailed: [], observer } as unknown as Isolate;
+    const number = observer ? 0 : ++this.#workers;
+    const made = { name, dead: false, mourners: [], renewalsFailed: [], observer, number };
+    const isolate = made as Omit<Isolate, "pawl"> as Isolate;
     const { budget, ttlMs, tools, models } = this.options;
     isolate.pawl = createRuntime({
       store: this.#storeFor(isolate),
@@ -130,10 +135,10 @@ export class World {
   }
 
   /** A request: it takes time, and may be cut off on either side of its effect. */
-  call<T>(from: Isolate, what: string, effect: () => Promise<T>): Promise<T> {
+  call<T>(from: Isolate, what: string, args: unknown[], effect: () => Promise<T>): Promise<T> {
     if (from.dead) return forever();
     const aside = from.observer || what === "stream";
-    const fate = aside ? this.#fateAside() : this.#fateOf(what);
+    const fate = aside ? this.#fateAside() : this.#fateOf(what, args);
     const dice = aside ? this.#asideDice : this.dice;
     return unlessDead(from, this.#travel(from, what, effect, fate, dice));
   }
@@ -181,9 +186,9 @@ export class World {
     return answer;
   }
 
-  #fateOf(what: string): Fate {
+  #fateOf(what: string, args: unknown[]): Fate {
     const n = ++this.requests;
-    const decided = this.options.fate?.(n, what);
+    const decided = this.options.fate?.(n, what, args);
     if (decided === "outage") this.#outageUntil = this.time.now() + 3_000;
     if (this.time.now() < this.#outageUntil) return "outage";
     if (decided) return decided;
@@ -209,7 +214,7 @@ export class World {
           return (thread: string, wake: () => void) => inner.watch(thread, () => isolate.dead || wake());
         }
         const body = inner[verb] as (...args: unknown[]) => Promise<unknown>;
-        return (...args: unknown[]) => this.call(isolate, verb, () => body(...args));
+        return (...args: unknown[]) => this.call(isolate, verb, args, () => body(...args));
       },
     });
   }
@@ -221,6 +226,7 @@ export class World {
         this.call(
           isolate,
           "publish",
+          [delivery],
           () => Promise.resolve(this.options.publish(this, structuredClone(delivery))),
         ),
     };
