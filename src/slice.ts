@@ -86,8 +86,9 @@ export async function slice(delivery: Delivery, message: string, it: SliceOption
   });
   const exhausted = claimed.attempts > maxAttempts || claimed.claims > maxClaims(settings);
   if (exhausted) {
-    const tried = claimed.attempts > maxAttempts ? claimed.attempts - 1 : claimed.claims - 1;
-    const why = `Gave up after ${tried} attempts that did not bring the run further`;
+    const why = claimed.attempts > maxAttempts
+      ? `Gave up after ${claimed.attempts - 1} attempts that did not bring the run further`
+      : `Gave up after ${claimed.claims - 1} slices, the most that a run with its max_iterations may take`;
     journal.commit(() => fail(journal, "attempts", why));
   } else {
     // Also what the menu throws, if a tool is gone since the run began, is the run's failure to go on.
