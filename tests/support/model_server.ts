@@ -54,10 +54,12 @@ export function modelServer(
     if (fault) faults.push(`request ${requests.length + 1}: ${fault}`);
     return strictly(wire)(request);
   });
+  const { promise: closing, resolve: close } = Promise.withResolvers<Reply>();
   server.play(async (request) => {
     const asked = askedOf(wire, request);
     const n = requests.push(asked);
-    return script(wire, await answer(asked, n));
+    // An answer that never comes must not keep the server.
+    return script(wire, await Promise.race([answer(asked, n), closing]));
   });
   const vendor = wire === "anthropic" ? "ANTHROPIC" : "OPENAI";
   return {
@@ -69,6 +71,7 @@ export function modelServer(
       [`${vendor}_BASE_URL`]: server.url,
     },
     async [Symbol.asyncDispose]() {
+      close("The vendor is gone");
       await server[Symbol.asyncDispose]();
       assert.deepEqual(faults, [], "the vendor refused requests");
     },
