@@ -49,6 +49,8 @@ export interface WorldOptions {
   publish(world: World, delivery: Delivery): void;
   /** Decides instead of the dice; `n` counts the requests. */
   fate?(n: number, what: string, args: unknown[]): Fate;
+  /** An isolate has died just now. */
+  killed?(isolate: Isolate): void;
 }
 
 export class World {
@@ -123,6 +125,7 @@ export class World {
     if (isolate.dead) return;
     this.note(() => `${isolate.name} is killed ${why}`);
     isolate.dead = true;
+    this.options.killed?.(isolate);
     for (const mourn of isolate.mourners) mourn();
   }
 
