@@ -108,7 +108,8 @@ Deno.test("SQLite: what a commit writes does not grow with the thread", () =>
     await slice.ok({ change: { append: Array.from({ length: 1000 }, () => "x".repeat(500)) } });
     const late = await grow(30);
     assert.ok(late < early * 1.5, `${early} bytes early, ${late} late`);
-    assert.ok(early / 30 < 20_000, `${early / 30} bytes a commit`);
+    // Three pages: of the thread, of the log and of its index.
+    assert.ok(early / 30 < 26_000, `${early / 30} bytes a commit`);
     await s.store.close();
   }));
 

@@ -38,7 +38,7 @@ create table log (
   n integer not null,
   entry text not null,
   primary key (thread, n)
-) without rowid;
+); -- with a rowid: else entries of some KB would each fill pages of their own
 
 create table open (
   thread integer not null references thread on delete cascade,

@@ -31,6 +31,8 @@ export interface ThreadRow {
 
 /** As many UTF-16 units of entries as one answer carries (port: 2 MB). */
 const pageSize = 2_000_000;
+/** Rows are read by so many, which takes half the time of one by one. */
+const readAhead = 64;
 const fromIndex = "select entry from log where thread = ? and n >= ? order by n";
 
 export class Tables {
@@ -101,13 +103,19 @@ export class Tables {
   page(t: ThreadRow, from: number): string[] {
     const entries: string[] = [];
     let size = 0;
-    for (const row of this.#db.iterate(fromIndex, t.number, from)) {
-      const entry = row.entry as string;
-      size += entry.length;
-      if (size > pageSize && entries.length > 0) break;
-      entries.push(entry);
+    for (;;) {
+      const rows = this.#db.all<{ entry: string }>(
+        `${fromIndex} limit ${readAhead}`,
+        t.number,
+        from + entries.length,
+      );
+      for (const { entry } of rows) {
+        size += entry.length;
+        if (size > pageSize && entries.length > 0) return entries;
+        entries.push(entry);
+      }
+      if (rows.length < readAhead) return entries;
     }
-    return entries;
   }
 
   // Open calls
