@@ -236,7 +236,10 @@ export interface Store {
   /** Deliveries that must have come before `before` and did not; they are due again at `next`. */
   overdue(before: number, next: number, limit: number): Promise<Delivery[]>;
 
-  /** Ids of runs of threads whose names begin with `prefix`, newest first, from after the run `after` on. A hint: it may lag. */
+  /**
+   * Ids of runs of threads whose names begin with `prefix`, newest first, from after the run `after` on. A prefix is a tenant's: it ends
+   * with the name's first "~". A hint: it may lag.
+   */
   runs(
     prefix: string,
     options: { status?: Status; limit: number; after?: string },
