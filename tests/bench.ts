@@ -11,12 +11,15 @@ import { modelServer, Report } from "./bench/scene.ts";
 const report = new Report((line) => stdout.write(`${line}\n`));
 const folder = await Deno.makeTempDir({ prefix: "pawl_bench_" });
 const server = await modelServer();
+report.memory("at the start");
 try {
   await againstBareLoop(report, server, folder);
+  report.memory("after it");
   await writes(report, server, folder);
 } finally {
   await server.stop();
 }
 await flat(report, folder);
+report.memory("at the end");
 await Deno.remove(folder, { recursive: true });
 report.conclude();

@@ -1,4 +1,5 @@
-/** The loop that one would write by hand on the same SDK: nothing is kept, nothing is limited, nothing can interrupt it. */
+/** The loop that one would write by hand on the same SDK: nothing is limited, nothing can interrupt it. */
+import { DatabaseSync } from "node:sqlite";
 import { OpenAI } from "openai";
 import * as z from "zod";
 
@@ -21,19 +22,34 @@ const tools = [{
   function: { name: add.name, description: add.description, parameters: schema },
 }];
 
-export function bareLoop(baseURL: string): (prompt: string) => Promise<string> {
+/** `keep` gets each message before the loop goes on. */
+export function bareLoop(
+  baseURL: string,
+  keep: (message: Messages[number]) => void = () => {},
+): (prompt: string) => Promise<string> {
   const client = new OpenAI({ baseURL, apiKey: "none", maxRetries: 0 });
   return async (prompt) => {
-    const messages: Messages = [{ role: "user", content: prompt }];
+    const messages: Messages = [];
+    const say = (message: Messages[number]) => {
+      keep(message);
+      messages.push(message);
+    };
+    say({ role: "user", content: prompt });
     for (;;) {
       const { text, calls } = await reply(client, messages);
       if (!calls.length) return text;
-      messages.push({ role: "assistant", content: text || null, tool_calls: calls });
-      for (const call of calls) {
-        messages.push({ role: "tool", tool_call_id: call.id, content: await result(call) });
-      }
+      say({ role: "assistant", content: text || null, tool_calls: calls });
+      for (const call of calls) say({ role: "tool", tool_call_id: call.id, content: await result(call) });
     }
   };
+}
+
+/** Keeps messages in a file, as safe from power failures as Pawl's store. */
+export function messageFile(path: string): { keep(message: Messages[number]): void; close(): void } {
+  const db = new DatabaseSync(path);
+  db.exec("pragma journal_mode = wal; pragma synchronous = full; create table message (body text not null)");
+  const insert = db.prepare("insert into message values (?)");
+  return { keep: (message) => void insert.run(JSON.stringify(message)), close: () => db.close() };
 }
 
 async function reply(client: OpenAI, messages: Messages): Promise<{ text: string; calls: Call[] }> {

@@ -63,6 +63,10 @@ export class Report {
     this.line(`\n${text}`);
   }
 
+  memory(when: string): void {
+    this.line(`memory (RSS) ${when}: ${(Deno.memoryUsage().rss / 1e6).toFixed(0)} MB`);
+  }
+
   wanted(what: string, value: number, atMost: number): void {
     const met = value <= atMost;
     if (!met) this.#missed.push(what);

@@ -1,4 +1,4 @@
-/** What a turn asks of the store: operations and bytes, and whether they grow with the run; and what the process holds in memory. */
+/** What a turn asks of the store: operations and bytes, and whether they grow with the run. */
 import { openaiChat } from "../../providers/openai_chat.ts";
 import { systemClock } from "../../src/clock.ts";
 import { createPawl, defineTool } from "../../src/mod.ts";
@@ -11,7 +11,6 @@ const lengths = [10, 25, 50];
 
 export async function writes(report: Report, server: ModelServer, folder: string): Promise<void> {
   report.title(`What runs of ${lengths.join(", ")} turns ask of the store`);
-  const rss = Deno.memoryUsage().rss;
   const perTurn: number[] = [];
   let before = { handed: 0, file: 0, turns: 0 };
   for (const turns of lengths) {
@@ -38,8 +37,6 @@ export async function writes(report: Report, server: ModelServer, folder: string
     }
   }
   report.wanted("bytes per turn, later against earlier", perTurn[1]! / perTurn[0]!, 1.05);
-  const now = Deno.memoryUsage().rss;
-  report.line(`memory (RSS): ${megabytes(rss)} MB before these runs, ${megabytes(now)} MB after`);
 }
 
 async function run(
@@ -58,8 +55,4 @@ async function run(
   await pawl.exec("Add up what there is.", { maxIterations: turns });
   await pawl.close();
   return { counts, file: Deno.statSync(path).size - empty };
-}
-
-function megabytes(bytes: number): string {
-  return (bytes / 1e6).toFixed(0);
 }
