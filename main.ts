@@ -3,13 +3,15 @@ import { modelFromEnv } from "./providers/mod.ts";
 import { systemClock } from "./src/clock.ts";
 import { deploymentFrom, type Environment } from "./src/environment.ts";
 import { FatalError, InputError } from "./src/errors.ts";
-import { createPawl, type Models, type Pawl } from "./src/mod.ts";
+import { createPawl, type Models, type Pawl, type Store } from "./src/mod.ts";
 import { inProcessQueue } from "./src/queue/in_process.ts";
 import { sqliteStore } from "./src/store/sqlite.ts";
 import { tools } from "./tools/mod.ts";
 
 /** How often runs that should have come are looked for. */
 const sweepMs = 900_000;
+/** How long requests under way get to end once the process shall stop. */
+const graceMs = 2_000;
 
 export interface Service {
   pawl: Pawl;
@@ -25,7 +27,7 @@ export function build(env: Environment, offered = tools): Service {
   const { port, database, tenants, ...limits } = deploymentFrom(env);
   const models = modelFromEnv(env);
   models.get(models.default);
-  const store = sqliteStore(database, { clock: systemClock, ttlMs: limits.ttlMs });
+  const store = openStore(database, limits.ttlMs);
   const queue = inProcessQueue(systemClock);
   const pawl = createPawl({
     ...limits,
@@ -37,6 +39,15 @@ export function build(env: Environment, offered = tools): Service {
     onError: (error) => report("Request", error),
   });
   return { pawl, models, store: store.name, queue: queue.name, port, hasKeys: tenants.length > 0 };
+}
+
+/** The driver knows the file but not the setting that named it. */
+function openStore(database: string, ttlMs: number): Store {
+  try {
+    return sqliteStore(database, { clock: systemClock, ttlMs });
+  } catch (error) {
+    throw error instanceof FatalError ? new FatalError(error.code, `PAWL_DB: ${error.message}`) : error;
+  }
 }
 
 /** Goes on with what an earlier process left, and looks again from time to time. */
@@ -69,20 +80,33 @@ function announce({ models, store, queue, hasKeys }: Service, port: number): voi
   say(`  curl -s${auth} '${at}/runs?limit=1'\n`);
 }
 
+function listen(service: Service) {
+  const { port, hasKeys, pawl } = service;
+  try {
+    return Deno.serve({
+      port,
+      // Without keys only this machine may ask, so nobody else is listened to.
+      hostname: hasKeys ? "0.0.0.0" : "127.0.0.1",
+      onListen: ({ port }) => announce(service, port),
+    }, (request, { remoteAddr }) => pawl.fetch(request, { remoteAddress: remoteAddr.hostname }));
+  } catch (error) {
+    if (!(error instanceof Deno.errors.AddrInUse || error instanceof Deno.errors.PermissionDenied)) {
+      throw error;
+    }
+    throw new FatalError("setting", `PORT: cannot listen on ${port}: ${error.message}. Choose another`);
+  }
+}
+
 /** Serves until SIGINT or SIGTERM. Settings that are wrong end the process with one line and code 1. */
 export function serve(env: Environment, offered = tools): void {
   try {
     const service = build(env, offered);
-    const server = Deno.serve({
-      port: service.port,
-      // Without keys only this machine may ask, so nobody else is listened to.
-      hostname: service.hasKeys ? "0.0.0.0" : "127.0.0.1",
-      onListen: ({ port }) => announce(service, port),
-    }, (request, { remoteAddr }) => service.pawl.fetch(request, { remoteAddress: remoteAddr.hostname }));
+    const server = listen(service);
     keepGoing(service.pawl).catch((error) => report("Recovery", error));
     for (const signal of ["SIGINT", "SIGTERM"] as const) {
       Deno.addSignalListener(signal, async () => {
-        await server.shutdown();
+        // What was accepted is in the store, and who watches or waits comes again: none of them may keep the process.
+        await Promise.race([server.shutdown(), systemClock.sleep(graceMs)]);
         Deno.exit(0);
       });
     }

@@ -49,7 +49,15 @@ export function modelFromEnv(env: Record<string, string | undefined>): Models {
       if (!vendor || cut === name.length - 1) throw new InputError("bad_input", unknown(name));
       const apiKey = env[vendor.key];
       if (!apiKey) throw new InputError("bad_input", `The model "${name}" needs a key: set ${vendor.key}`);
-      return vendor.make(name, { apiKey, baseURL: env[vendor.baseURL] || undefined });
+      const baseURL = env[vendor.baseURL] || undefined;
+      // "localhost:8080" is a URL too, of the protocol "localhost:".
+      if (baseURL && !(/^https?:/.test(baseURL) && URL.canParse(baseURL))) {
+        throw new InputError(
+          "bad_input",
+          `${vendor.baseURL}: expected a URL that begins with http:// or https://`,
+        );
+      }
+      return vendor.make(name, { apiKey, baseURL });
     },
   };
 }
