@@ -24,7 +24,13 @@ export interface Service {
 
 /** Builds a service. Throws FatalError or InputError, one line each, for settings that are wrong. */
 export function build(env: Environment, offered = tools): Service {
-  const { port, database, tenants, ...limits } = deploymentFrom(env);
+  const { port, database, tenants, upstash, ...limits } = deploymentFrom(env);
+  if (upstash) {
+    throw new FatalError(
+      "setting",
+      "UPSTASH_REDIS_REST_URL: this version has the embedded store only; unset it, and QSTASH_TOKEN with it",
+    );
+  }
   const models = modelFromEnv(env);
   models.get(models.default);
   const store = openStore(database, limits.ttlMs);
