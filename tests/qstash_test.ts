@@ -267,6 +267,19 @@ Deno.test("the sweep publishes a page in one batch and goes on as another messag
   assert.equal(it.qstash.messages.filter(({ destination }) => destination.endsWith("/sweep")).length, 3);
 });
 
+Deno.test("what QStash refuses of a batch keeps nothing back, and is told", async () => {
+  await using qstash = await qstashServer({ fetch: () => Promise.resolve(new Response()) });
+  const queue = qstashQueue(connection(qstash));
+  const odd = { ...delivery, thread: "no tenant~a" };
+  await assert.rejects(queue.publishAll!([odd, delivery]), {
+    name: "RetryableError",
+    message: "Publish to QStash: it refused 1 of 2",
+  });
+  assert.deepEqual(qstash.messages.map((message) => said(message).thread), ["acme~a"]);
+  await queue.publishAll!([]);
+  assert.equal(qstash.calls.length, 1);
+});
+
 Deno.test("the schedule is made once, and put right if it was changed", async () => {
   await using qstash = await qstashServer();
   const env = settings(qstash);
