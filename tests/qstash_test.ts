@@ -259,7 +259,7 @@ Deno.test("the sweep publishes a page in one batch and goes on as another messag
   await it.qstash.idle();
   const batches = () => it.qstash.calls.filter(({ path }) => path === "/v2/batch");
   assert.equal(batches().length, 0, "nothing is overdue yet");
-  await it.pass(901_000);
+  await it.clock.advance(901_000);
   it.qstash.fire(schedule!);
   await it.qstash.idle();
   assert.deepEqual(batches().map(({ text }) => JSON.parse(text).length), [50, 10]);

@@ -2,7 +2,7 @@
  * QStash as the queue: deliveries are HTTP messages to the service's public URL, signed by QStash. Nothing here outlives a request but
  * settings, so one queue may serve many requests of an isolate.
  *
- * What the SDK would do by itself is switched off where it hurts (`reference/upstash.md`): its development mode trusts keys that everybody
+ * What the SDK would do by itself is switched off where it hurts: its development mode trusts keys that everybody
  * knows, its errors repeat what was sent, and its settings come from the process where none are given.
  */
 import { Client, type PublishRequest, QstashError, Receiver } from "@upstash/qstash";
