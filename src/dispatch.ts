@@ -32,7 +32,7 @@ export async function dispatch(it: Loop, at: Frame): Promise<void> {
     });
     return;
   }
-  await Promise.all(group.map(({ call }) => settle(it, at, call)));
+  await Promise.all(group.map(({ call, verdict }) => settle(it, at, call, verdict)));
 }
 
 /** Steering that makes the calls not yet begun be skipped. */
@@ -144,9 +144,8 @@ function wrong(content: string): Verdict {
 }
 
 /** Brings one call to its result, or stands still. */
-async function settle(it: Loop, at: Frame, call: CallState): Promise<void> {
-  while (call.state !== "done") {
-    const verdict = judge(it, at, call);
+async function settle(it: Loop, at: Frame, call: CallState, verdict: Verdict): Promise<void> {
+  for (; call.state !== "done"; verdict = judge(it, at, call)) {
     if (call.state === "begun" && interrupted(it, call)) await record(it, at, call, unknown);
     else if ("refuse" in verdict) await record(it, at, call, verdict.refuse);
     else if (call.state === "waiting") await waited(it, at, call);
