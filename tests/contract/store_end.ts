@@ -27,6 +27,8 @@ export function ending(test: Test): void {
     assert.equal(reading.run!.successor, "talk~next");
     assert.deepEqual([reading.current, reading.mail.followUps], ["talk~next", 1]);
     const next = await s.slice(committed.publish!);
+    const listed = (await s.store.runs("acme~", { limit: 10 })).map((r) => r.run).sort();
+    assert.deepEqual(listed, [slice.run, "talk~next"].sort());
     const { settings, progress, attempts, claims } = next.claimed;
     const fresh = { settings: '{"v":1,"s":1}', progress: "", attempts: 1, claims: 1 };
     assert.deepEqual({ settings, progress, attempts, claims }, fresh);

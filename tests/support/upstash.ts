@@ -15,7 +15,7 @@ export async function upstash(): Promise<UpstashRest | undefined> {
     Deno.test({ name: `Redis: ${server}`, ignore: !ci, fn: () => assert.fail(server) });
     return undefined;
   }
-  const rest = await upstashRest(server.port);
+  const rest = upstashRest(server.port);
   Deno.test.afterAll(async () => {
     await rest.close();
     await server.stop();

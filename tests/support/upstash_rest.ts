@@ -34,7 +34,7 @@ const shebang = "#!lua flags=allow-key-locking\n";
 const absent =
   /^(blpop|brpop|blmove|bzpop|wait|watch|unwatch|monitor|cluster|debug|config|shutdown|multi|exec)/;
 
-export async function upstashRest(port: number, token = "SEKRIT-redis"): Promise<UpstashRest> {
+export function upstashRest(port: number, token = "SEKRIT-redis"): UpstashRest {
   const connect = () => new Redis({ port, host: "127.0.0.1", protocol: 2 });
   const redis = connect();
   /** What a script is called by those who send it, and by the server that runs it. */
