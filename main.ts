@@ -1,54 +1,34 @@
-/** The composition root: the only place that reads the environment and names the drivers of a deployment. */
-import { modelFromEnv } from "./providers/mod.ts";
+/** The service on Deno: `deno task start`, `deno serve` and Deno Deploy. It brings the embedded drivers, the socket and the signals. */
+import { type Service, serviceFrom } from "./service.ts";
 import { systemClock } from "./src/clock.ts";
-import { deploymentFrom, type Environment } from "./src/environment.ts";
+import type { Environment } from "./src/environment.ts";
 import { FatalError, InputError } from "./src/errors.ts";
-import { createPawl, type Models, type Pawl, type Store } from "./src/mod.ts";
+import type { Pawl } from "./src/mod.ts";
 import { inProcessQueue } from "./src/queue/in_process.ts";
+import { Warm } from "./src/slice.ts";
 import { sqliteStore } from "./src/store/sqlite.ts";
 import { tools } from "./tools/mod.ts";
 
-/** How often runs that should have come are looked for. */
+/** How often runs that should have come are looked for, where no schedule does it. */
 const sweepMs = 900_000;
 /** How long requests under way get to end once the process shall stop. */
 const graceMs = 2_000;
 
-export interface Service {
-  pawl: Pawl;
-  models: Models;
-  store: string;
-  queue: string;
-  port: number;
-  hasKeys: boolean;
-}
-
-/** Builds a service. Throws FatalError or InputError, one line each, for settings that are wrong. */
+/** Throws FatalError or InputError, one line each, for settings that are wrong. */
 export function build(env: Environment, offered = tools): Service {
-  const { port, database, tenants, upstash, ...limits } = deploymentFrom(env);
-  if (upstash) {
-    throw new FatalError(
-      "setting",
-      "UPSTASH_REDIS_REST_URL: this version has the embedded store only; unset it, and QSTASH_TOKEN with it",
-    );
-  }
-  const models = modelFromEnv(env);
-  models.get(models.default);
-  const store = openStore(database, limits.ttlMs);
-  const queue = inProcessQueue(systemClock);
-  const pawl = createPawl({
-    ...limits,
-    models,
-    store,
-    queue,
-    tenants,
-    tools: offered.map((tool) => typeof tool === "function" ? tool(env) : tool),
+  return serviceFrom(env, {
+    embedded: ({ database, ttlMs }) => ({
+      store: openStore(database, ttlMs),
+      queue: inProcessQueue(systemClock),
+    }),
+    tools: offered,
+    warm: new Warm(),
     onError: (error) => report("Request", error),
   });
-  return { pawl, models, store: store.name, queue: queue.name, port, hasKeys: tenants.length > 0 };
 }
 
 /** The driver knows the file but not the setting that named it. */
-function openStore(database: string, ttlMs: number): Store {
+function openStore(database: string, ttlMs: number) {
   try {
     return sqliteStore(database, { clock: systemClock, ttlMs });
   } catch (error) {
@@ -76,11 +56,11 @@ function report(what: string, error: unknown): void {
   console.error(`${what}:`, error);
 }
 
-function announce({ models, store, queue, hasKeys }: Service, port: number): void {
+function announce({ uses: { store, queue, model }, hasKeys }: Service, port: number): void {
   const at = `http://127.0.0.1:${port}`, auth = hasKeys ? " -H 'authorization: Bearer KEY'" : "";
   const prompt = JSON.stringify({ content: "What is 6 * 7, and what time is it in Oslo?" });
   say(
-    `Pawl listens on ${at}\n  store ${store} · queue ${queue} · model ${models.default}\n\nTry it, then see what came of it:\n`,
+    `Pawl listens on ${at}\n  store ${store} · queue ${queue} · model ${model}\n\nTry it, then see what came of it:\n`,
   );
   say(`  curl -s${auth} -H 'content-type: application/json' -d '${prompt}' ${at}/runs`);
   say(`  curl -s${auth} '${at}/runs?limit=1'\n`);
@@ -108,7 +88,7 @@ export function serve(env: Environment, offered = tools): void {
   try {
     const service = build(env, offered);
     const server = listen(service);
-    keepGoing(service.pawl).catch((error) => report("Recovery", error));
+    if (service.embedded) keepGoing(service.pawl).catch((error) => report("Recovery", error));
     for (const signal of ["SIGINT", "SIGTERM"] as const) {
       Deno.addSignalListener(signal, async () => {
         // What was accepted is in the store, and who watches or waits comes again: none of them may keep the process.
@@ -123,5 +103,20 @@ export function serve(env: Environment, offered = tools): void {
     Deno.exit(1);
   }
 }
+
+/** For `deno serve`, which brings the socket: the service is made at the first request. */
+let served: Service | undefined;
+
+export default {
+  fetch(request, { remoteAddr }) {
+    if (!served) {
+      served = build(Deno.env.toObject());
+      if (served.embedded) keepGoing(served.pawl).catch((error) => report("Recovery", error));
+    }
+    return served.pawl.fetch(request, {
+      remoteAddress: "hostname" in remoteAddr ? remoteAddr.hostname : undefined,
+    });
+  },
+} satisfies Deno.ServeDefaultExport;
 
 if (import.meta.main) serve(Deno.env.toObject());

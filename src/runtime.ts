@@ -29,6 +29,7 @@ export interface RuntimeOptions {
   budget?: Partial<Budget>;
   leaseMs?: number;
   ttlMs?: number;
+  warm?: Warm;
 }
 
 export interface Runtime extends Verbs {
@@ -39,8 +40,6 @@ export interface Runtime extends Verbs {
 const sweepPage = 50;
 /** How long what the queue gave up on waits before it is published again. */
 const failedMs = 60_000;
-/** How many characters of transcripts are kept between slices. */
-const warmRoom = 16_000_000;
 /** How often to look whether a run has ended, although nobody said so. */
 const pollMs = 5_000;
 
@@ -49,7 +48,7 @@ export function createRuntime(options: RuntimeOptions): Runtime {
     options;
   const reader = new Reader(store), holding = new Map<string, Held>();
   const menu = (settings: Settings) => registry.menu(settings, (tool) => clientTool(tool, ttlMs));
-  const budget = { ...defaultBudget, ...options.budget }, warm = new Warm(warmRoom);
+  const budget = { ...defaultBudget, ...options.budget }, { warm = new Warm() } = options;
   const sliceOptions = { store, queue, clock, models, registry, budget, leaseMs, warm, holding, menu };
 
   /** What every submission has in common; `like` is the run it is meant for. */

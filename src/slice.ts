@@ -110,7 +110,7 @@ export class Warm {
   readonly #held = new Map<string, Transcript>();
   #size = 0;
   /** `room`: how many characters of entries may be held in all. */
-  constructor(readonly room: number) {}
+  constructor(readonly room = 16_000_000) {}
 
   take(thread: string): Transcript | undefined {
     const held = this.#held.get(thread);

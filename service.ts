@@ -1,0 +1,61 @@
+/** What a deployment is made of, from its environment: the same on every host. Only the embedded drivers are the host's to bring. */
+import { modelFromEnv } from "./providers/mod.ts";
+import { systemClock } from "./src/clock.ts";
+import { deploymentFrom, type Environment } from "./src/environment.ts";
+import { FatalError } from "./src/errors.ts";
+import { createPawl, type Pawl } from "./src/pawl.ts";
+import type { Queue } from "./src/queue.ts";
+import { qstashQueue } from "./src/queue/qstash.ts";
+import type { Warm } from "./src/slice.ts";
+import type { Store } from "./src/store.ts";
+import { upstashStore } from "./src/store/upstash.ts";
+import { tools } from "./tools/mod.ts";
+
+export interface Service {
+  pawl: Pawl;
+  /** What it uses, for people. */
+  uses: { store: string; queue: string; model: string };
+  port: number;
+  hasKeys: boolean;
+  embedded: boolean;
+}
+
+export interface Host {
+  /** A store in a file and a queue in the process, on hosts that have them. */
+  embedded?(settings: { database: string; ttlMs: number }): { store: Store; queue: Queue };
+  tools?: typeof tools;
+  warm?: Warm;
+  onError(error: unknown): void;
+}
+
+/** Throws FatalError or InputError, one line each, for settings that are wrong. */
+export function serviceFrom(env: Environment, host: Host): Service {
+  const { port, database, tenants, upstash, ...limits } = deploymentFrom(env);
+  const models = modelFromEnv(env);
+  // Now, and not at the first run: is its key there?
+  models.get(models.default);
+  const { ttlMs } = limits;
+  const drivers = upstash
+    ? {
+      store: upstashStore({ ...upstash.redis, ttlMs }),
+      queue: qstashQueue({ ...upstash.qstash, clock: systemClock }),
+    }
+    : host.embedded?.({ database, ttlMs });
+  if (!drivers) {
+    throw new FatalError(
+      "setting",
+      "UPSTASH_REDIS_REST_URL: set it, and QSTASH_TOKEN; this host has no embedded store",
+    );
+  }
+  const pawl = createPawl({
+    ...limits,
+    ...drivers,
+    models,
+    tenants,
+    tools: (host.tools ?? tools).map((tool) => typeof tool === "function" ? tool(env) : tool),
+    warm: host.warm,
+    onError: host.onError,
+  });
+  const uses = { store: drivers.store.name, queue: drivers.queue.name, model: models.default };
+  return { pawl, uses, port, hasKeys: tenants.length > 0, embedded: !upstash };
+}
