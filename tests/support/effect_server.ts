@@ -9,28 +9,32 @@ export interface Effect {
 export interface EffectServer extends AsyncDisposable {
   env: Record<string, string>;
   effects: Effect[];
-  /** From now on effects of this tool happen, but their tools hear nothing until they are released. */
-  hold(tool: string): { release(): void };
+  /** From now on these effects happen, but their tools hear nothing until they are released. */
+  hold(tool: string, which?: (args: any) => boolean): { release(): void };
 }
 
 export function effectServer(): EffectServer {
-  const effects: Effect[] = [], held = new Map<string, Promise<void>>();
+  const effects: Effect[] = [], held: { holds(effect: Effect): boolean; until: Promise<void> }[] = [];
   const server = Deno.serve({ port: 0, hostname: "127.0.0.1", onListen: () => {} }, async (request) => {
     const effect: Effect = await request.json();
     effects.push(effect);
-    await held.get(effect.tool);
+    await held.find(({ holds }) => holds(effect))?.until;
     return new Response(`${effect.tool} done`);
   });
   const { promise: closing, resolve: close } = Promise.withResolvers<void>();
   return {
     env: { TEST_EFFECTS: `http://127.0.0.1:${server.addr.port}` },
     effects,
-    hold(tool) {
+    hold(tool, which = () => true) {
       const { promise, resolve } = Promise.withResolvers<void>();
-      held.set(tool, Promise.race([promise, closing]));
+      const hold = {
+        holds: (effect: Effect) => effect.tool === tool && which(effect.args),
+        until: Promise.race([promise, closing]),
+      };
+      held.push(hold);
       return {
         release() {
-          held.delete(tool);
+          held.splice(held.indexOf(hold), 1);
           resolve();
         },
       };

@@ -38,7 +38,7 @@ export interface Service extends AsyncDisposable {
 const root = new URL("../../", import.meta.url);
 const permissions = ["--allow-net", "--allow-env", "--allow-read", "--allow-write"];
 /** How long anything may take that should take moments, on a busy machine. */
-const patienceMs = 15_000;
+const patienceMs = 30_000;
 
 /** Looks again and again until it holds. */
 export async function until<T>(

@@ -5,26 +5,24 @@ import { defineTool } from "../../src/mod.ts";
 import { tools } from "../../tools/mod.ts";
 
 /** A tool whose effect is a POST to the test's effect server; it ends when that answers. */
-function effective(name: string, more: { replay?: "safe"; parallel?: true } = {}) {
+function effective(name: string, more: { replay?: "safe"; parallel?: true; deaf?: true } = {}) {
+  const { deaf, ...rest } = more;
   return defineTool({
     name,
     description: `Does ${name}.`,
     parameters: z.looseObject({}),
-    ...more,
+    ...rest,
     execute: async (args, { idempotencyKey, signal }) => {
       const body = JSON.stringify({ tool: name, key: idempotencyKey, args });
-      const answer = await fetch(Deno.env.get("TEST_EFFECTS")!, { method: "POST", body, signal });
+      const answer = await fetch(Deno.env.get("TEST_EFFECTS")!, {
+        method: "POST",
+        body,
+        ...(deaf ? {} : { signal }),
+      });
       return await answer.text();
     },
   });
 }
-
-const forever = defineTool({
-  name: "forever",
-  description: "Never ends, and hears no signal.",
-  parameters: z.looseObject({}),
-  execute: () => new Promise(() => {}),
-});
 
 const polite = defineTool({
   name: "polite",
@@ -71,7 +69,8 @@ if (import.meta.main) {
     effective("look", { replay: "safe" }),
     effective("work"),
     effective("fast", { parallel: true }),
-    forever,
+    // Held, it never ends, whatever its signal says.
+    effective("forever", { deaf: true }),
     polite,
     echo,
   ]);
