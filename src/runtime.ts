@@ -180,9 +180,9 @@ export function createRuntime(options: RuntimeOptions): Runtime {
       if (current) holding.get(current.id)?.stop();
     },
 
-    async deliver(delivery, message) {
+    async deliver(delivery, message, retried) {
       try {
-        await slice(delivery, message, sliceOptions);
+        await slice(delivery, { message, retried }, sliceOptions);
       } catch (error) {
         if (error instanceof LeaseLostError) return;
         if (error instanceof RetryableError || error instanceof FatalError) throw error;

@@ -45,11 +45,16 @@ const maxAttempts = 5;
 const maxClaims = (settings: Settings) => 3 * maxIterations(settings) + 20;
 
 /** Advances the run of a delivery by one slice. Throws RetryableError when the delivery must come again. */
-export async function slice(delivery: Delivery, message: string, it: SliceOptions): Promise<void> {
+export async function slice(
+  delivery: Delivery,
+  { message, retried }: { message: string; retried?: number },
+  it: SliceOptions,
+): Promise<void> {
   const { store, queue, clock, warm } = it;
   const held = warm.take(delivery.thread);
   const claimed = await store.claim(delivery, {
     message,
+    retried,
     leaseMs: it.leaseMs,
     known: held?.length,
     incarnation: held?.incarnation,

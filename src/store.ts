@@ -124,6 +124,26 @@ export type Submitted =
    */
   | { is: "conflict" | "busy" | "closed" | "full" | "unknown" };
 
+export interface ClaimOptions {
+  /** The queue's message, the same for all its tries and duplicates, and which try it is; absent: every one is a later try. */
+  message: string;
+  retried?: number;
+  leaseMs: number;
+  known?: number;
+  incarnation?: string;
+}
+
+/** Who holds a lease, as drivers keep it. */
+export function holderOf({ message, retried }: ClaimOptions): string {
+  return `${retried ?? "*"} ${message}`;
+}
+
+/** Whether this holder may take a lease from that one: a later try of the same message may; a duplicate of a try may not. */
+export function takesOver(holder: string, from: string): boolean {
+  const [, tries, message] = /^(\S+) (.*)$/s.exec(holder)!, [, before, other] = /^(\S+) (.*)$/s.exec(from)!;
+  return message === other && (tries === "*" || before === "*" || Number(tries) > Number(before));
+}
+
 export type Claimed =
   /** Nothing to do for this delivery. `publish`: a ticket that nobody holds, to be published for its time. */
   | { is: "nothing"; publish?: Delivery }
@@ -196,13 +216,10 @@ export interface Store {
   withdraw(submission: Submission): Promise<boolean>;
 
   /**
-   * Takes the lease on the run of a delivery. The same message again takes over at once: it comes because its holder died. `known` entries
-   * of `incarnation` are held already and are not sent again.
+   * Takes the lease on the run of a delivery. A later try of the message that holds it takes over at once: it comes because the try before
+   * died. `known` entries of `incarnation` are held already and are not sent again.
    */
-  claim(
-    delivery: Delivery,
-    options: { message: string; leaseMs: number; known?: number; incarnation?: string },
-  ): Promise<Claimed>;
+  claim(delivery: Delivery, options: ClaimOptions): Promise<Claimed>;
 
   commit(lease: Lease, commit: Commit): Promise<Committed>;
 

@@ -2,7 +2,17 @@
 import { FatalError } from "../errors.ts";
 import type { Delivery } from "../queue.ts";
 import { isActive } from "../run.ts";
-import type { Change, Claimed, Commit, Committed, Lease, Renewed, Store } from "../store.ts";
+import {
+  type Change,
+  type Claimed,
+  type ClaimOptions,
+  type Commit,
+  type Committed,
+  holderOf,
+  type Lease,
+  type Renewed,
+  takesOver,
+} from "../store.ts";
 import type { ThreadRow } from "./sqlite_tables.ts";
 import { deliveryOf, type Threads } from "./sqlite_threads.ts";
 
@@ -15,9 +25,9 @@ interface Outcome {
 export function claim(
   threads: Threads,
   delivery: Delivery,
-  { message, leaseMs, known = 0, incarnation }: Parameters<Store["claim"]>[1],
+  options: ClaimOptions,
 ): Claimed {
-  const { tables } = threads;
+  const { leaseMs, known = 0, incarnation } = options, { tables } = threads, holder = holderOf(options);
   const t = threads.find(delivery.thread);
   if (!t || t.incarnation !== delivery.incarnation || !isActive(t.status)) return { is: "nothing" };
   const unheld = threads.isUnheld(t);
@@ -25,14 +35,14 @@ export function claim(
   if (t.run !== delivery.run || t.ticket !== delivery.ticket || (t.wake ?? 0) > threads.now()) {
     return unheld ? { is: "nothing", publish: again } : { is: "nothing" };
   }
-  if (!unheld && t.holder !== message) {
+  if (!unheld && !takesOver(holder, t.holder!)) {
     return { is: "busy", publish: { ...again, at: t.until! + 1000, behind: t.token } };
   }
   t.status = "running";
   t.claimed = 1;
   t.wake = null;
   t.until = threads.now() + leaseMs;
-  t.holder = message;
+  t.holder = holder;
   t.sequence = 0;
   t.outcome = null;
   t.token++;

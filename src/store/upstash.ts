@@ -6,16 +6,18 @@ import { type Clock, systemClock } from "../clock.ts";
 import { InputError } from "../errors.ts";
 import type { Delivery } from "../queue.ts";
 import type { Status } from "../run.ts";
-import type {
-  Claimed,
-  Commit,
-  Committed,
-  Lease,
-  Reading,
-  Renewed,
-  Store,
-  Submission,
-  Submitted,
+import {
+  type Claimed,
+  type ClaimOptions,
+  type Commit,
+  type Committed,
+  holderOf,
+  type Lease,
+  type Reading,
+  type Renewed,
+  type Store,
+  type Submission,
+  type Submitted,
 } from "../store.ts";
 import { type Commands, Connection, type Reply } from "./upstash_connection.ts";
 import { Index } from "./upstash_index.ts";
@@ -23,7 +25,7 @@ import * as reading from "./upstash_reading.ts";
 import * as slice from "./upstash_slice.ts";
 import * as sending from "./upstash_submit.ts";
 import { watch } from "./upstash_subscription.ts";
-import { channelOf, thread as prelude, threadKeys } from "./upstash_thread.ts";
+import { channelOf, prelude, threadKeys } from "./upstash_thread.ts";
 import * as wire from "./upstash_wire.ts";
 
 export interface UpstashOptions {
@@ -95,10 +97,12 @@ class UpstashStore implements Store {
     return await this.#run(sending.withdraw, thread, [mail.id, wire.optional(key?.name)]) === 1;
   }
 
-  async claim(delivery: Delivery, options: Parameters<Store["claim"]>[1]): Promise<Claimed> {
+  async claim(delivery: Delivery, options: ClaimOptions): Promise<Claimed> {
     const { thread, incarnation, run, ticket } = delivery;
-    const { message, leaseMs, known = 0 } = options;
-    const args = [incarnation, run, ticket, message, leaseMs, known, options.incarnation ?? ""].map(String);
+    const { leaseMs, known = 0 } = options;
+    const args = [incarnation, run, ticket, holderOf(options), leaseMs, known, options.incarnation ?? ""].map(
+      String,
+    );
     // A successor was started by a commit, which writes no hint.
     const listed = this.#index.seen(thread, run, this.#clock.now());
     const reply = await this.#run(slice.claim, thread, args, listed);

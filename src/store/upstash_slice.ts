@@ -14,7 +14,13 @@ if m.status == 'running' then ends, holder = held() end
 if m.run ~= run or m.ticket ~= ticket or (m.wake > 0 and m.wake > time()) then
   return {'nothing', not ends and delivery()}
 end
-if ends and holder ~= message then return {'busy', delivery(), ends, m.token} end
+-- A later try of the message that holds it takes over; "*" is later than any.
+local function takes_over()
+  local before, other = holder:match('^(%S+) (.*)$')
+  local tries, same = message:match('^(%S+) (.*)$')
+  return same == other and (tries == '*' or before == '*' or tonumber(tries) > tonumber(before))
+end
+if ends and not takes_over() then return {'busy', delivery(), ends, m.token} end
 
 m.status, m.claimed, m.wake, m.holder, m.sequence, m.outcome = 'running', 1, 0, message, 0, ''
 m.token, m.attempts, m.claims = m.token + 1, m.attempts + 1, m.claims + 1

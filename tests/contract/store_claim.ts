@@ -43,7 +43,18 @@ export function claiming(test: Test): void {
     });
   });
 
-  test("the same message takes a lease over at once, and what held it is lost", async (s) => {
+  test("a later try of the message that holds a lease takes over at once; a duplicate of that try is busy", async (s) => {
+    const { publish } = await s.prompt();
+    const first = await s.slice(publish, { message: "a", retried: 0 });
+    expect(await s.claim(publish, { message: "a", retried: 0 }), "busy");
+    expect(await s.claim(publish, { message: "b", retried: 9 }), "busy");
+    const second = await s.slice(publish, { message: "a", retried: 1 });
+    assert.equal(second.lease.token, first.lease.token + 1);
+    expect(await s.claim(publish, { message: "a", retried: 0 }), "busy");
+    expect(await s.store.renew(first.lease, 1000), "lost");
+  });
+
+  test("without a count of tries, the same message takes a lease over at once, and what held it is lost", async (s) => {
     const { publish } = await s.prompt();
     const dead = await s.slice(publish, { message: "a" });
     const next = await s.slice(publish, { message: "a" });
