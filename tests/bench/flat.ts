@@ -5,14 +5,7 @@
  */
 import type { Budget } from "../../src/budget.ts";
 import { systemClock } from "../../src/clock.ts";
-import {
-  createPawl,
-  defineTool,
-  type Message,
-  type Pawl,
-  type PawlOptions,
-  type Queue,
-} from "../../src/mod.ts";
+import { createPawl, defineTool, type Message, type Pawl, type Queue } from "../../src/mod.ts";
 import { threadKey } from "../../src/run.ts";
 import type { Store } from "../../src/store.ts";
 import { sqliteStore } from "../../src/store/sqlite.ts";
@@ -81,7 +74,7 @@ async function measure(path: string, budget: Partial<Budget>): Promise<Measured>
 }
 
 /** Each slice in a Pawl of its own, as if in a new process: nothing is left of the one before but the store. */
-function afresh(options: PawlOptions): Pawl {
+function afresh(options: Parameters<typeof createPawl>[0]): Pawl {
   let published = 0;
   const queue: Queue = {
     name: "afresh",
