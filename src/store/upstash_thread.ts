@@ -22,7 +22,7 @@ export function channelOf(prefix: string, thread: string): string {
  * `open` and `mail` keep a sentinel, for Redis removes an emptied key together with its end, and what came back would live for ever. `log`
  * and `seen` begin empty and get their end with their first value; they are never empty again.
  */
-export const thread = `
+export const prelude = `
 local META, LOG, OPEN, MAIL, RUNS, SEEN, BLOBS, LIVE, LEASE = unpack(KEYS)
 local lasting = {META, LOG, OPEN, MAIL, RUNS, SEEN, BLOBS}
 local call, max = redis.call, math.max

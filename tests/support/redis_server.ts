@@ -24,10 +24,10 @@ export async function redisServer(): Promise<RedisServer | string> {
   const listener = Deno.listen({ port: 0, hostname: "127.0.0.1" });
   const { port } = listener.addr as Deno.NetAddr;
   listener.close();
-  // The shell ends the server when its input ends: also when this process is killed.
+  // Whoever waits for the end of its input outlives even the shell, so the server ends with this process however that ends.
   const server = `redis-server --port ${port} --bind 127.0.0.1 --save "" --appendonly no --daemonize no`;
   const child = new Deno.Command("sh", {
-    args: ["-c", `${server} </dev/null >/dev/null & cat >/dev/null; kill $!; wait`],
+    args: ["-c", `exec 3<&0; ${server} </dev/null >/dev/null & (cat <&3 >/dev/null; kill $!) & wait $!`],
     stdin: "piped",
     stdout: "null",
     stderr: "null",
