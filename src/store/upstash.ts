@@ -62,8 +62,8 @@ class UpstashStore implements Store {
   readonly #prefix: string;
   readonly #ttlMs: number;
   readonly #clock: Clock;
-  readonly #closing = new AbortController();
-  readonly #watches = new Set<Promise<void>>();
+  /** Who watches, each ended by its own controller: a Worker shares no signal between requests. */
+  readonly #watches = new Map<AbortController, Promise<void>>();
 
   constructor(options: UpstashOptions) {
     const { url, token, prefix = "pawl:", ttlMs = week, timeoutMs = 10_000, keyLocking = true } = options;
@@ -142,12 +142,12 @@ class UpstashStore implements Store {
       token: this.#options.token,
       channel: channelOf(this.#prefix, thread),
       clock: this.#clock,
-      signal: AbortSignal.any([stop.signal, this.#closing.signal]),
+      signal: stop.signal,
       live,
       wake,
       say: (id, ms) => this.#run(reading.watch, thread, [id, String(ms)]),
-    }).finally(() => this.#watches.delete(watching));
-    this.#watches.add(watching);
+    }).finally(() => this.#watches.delete(stop));
+    this.#watches.set(stop, watching);
     return () => stop.abort();
   }
 
@@ -193,8 +193,8 @@ class UpstashStore implements Store {
   }
 
   async close(): Promise<void> {
-    this.#closing.abort();
-    await Promise.all(this.#watches);
+    for (const stop of this.#watches.keys()) stop.abort();
+    await Promise.all(this.#watches.values());
   }
 
   #run(script: string, thread: string, args: string[], before?: Commands): Promise<Reply> {
