@@ -22,11 +22,20 @@ const refusals: { [is in Exclude<Submitted["is"], "ok" | "repeat">]: InputError 
   unknown: new InputError("not_found", "There is no such run"),
 };
 
-/** Throws InputError: what the store refused, or "unavailable" when it or the queue did not answer. */
-export async function accept(store: Store, queue: Queue, submission: Submission): Promise<Acceptance> {
+/**
+ * Throws InputError: what the store refused, or "unavailable" when it or the queue did not answer. `busy` says why the thread must not be
+ * busy, where that is not the caller's own if_busy.
+ */
+export async function accept(
+  store: Store,
+  queue: Queue,
+  submission: Submission,
+  busy?: string,
+): Promise<Acceptance> {
   const answer = await store.submit(submission).catch((error) => {
     throw unavailable("The store did not answer", error);
   });
+  if (answer.is === "busy" && busy) throw new InputError("conflict", busy);
   if (answer.is !== "ok" && answer.is !== "repeat") throw refusal(answer.is);
   if (answer.publish) {
     await queue.publish(answer.publish).catch(async (error) => {

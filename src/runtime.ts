@@ -52,14 +52,14 @@ export function createRuntime(options: RuntimeOptions): Runtime {
   const sliceOptions = { store, queue, clock, models, registry, budget, leaseMs, warm, holding, menu };
 
   /** What every submission has in common; `like` is the run it is meant for. */
-  const submit = (thread: string, more: Partial<Submission>) =>
+  const submit = (thread: string, more: Partial<Submission>, busy?: string) =>
     accept(store, queue, {
       thread,
       incarnation: clock.id(12),
       run: `${runs.publicThread(thread)}~${clock.id(8)}`,
       due: clock.now() + dueMs,
       ...more,
-    });
+    }, busy);
   const mail = (kind: MailKind, content: Content, source?: string) => {
     const at = clock.now();
     return {
@@ -94,15 +94,18 @@ export function createRuntime(options: RuntimeOptions): Runtime {
       if (settings.model !== undefined) models.get(settings.model);
       const thread = runs.threadKey(tenant, named ?? (key ? await threadOfKey(key) : `t_${clock.id(16)}`));
       const joins = ifBusy === "steer" || ifBusy === "follow_up";
-      if (joins && named !== undefined) refuseOtherSettings(settings, await reader.current(thread));
+      const other = joins && named !== undefined
+        ? otherSetting(settings, await reader.current(thread))
+        : undefined;
       const stored: Stored = { v: 1, settings, createdAt: clock.now() };
       const answer = await submit(thread, {
         settings: JSON.stringify(stored),
         mail: mail(ifBusy === "follow_up" ? "follow_up" : "steering", content, source),
         key,
-        ifBusy: joins ? "mail" : ifBusy,
+        // The store decides whether the thread is busy: it may be idle by now, and a repeat is answered in any case.
+        ifBusy: other ? "reject" : joins ? "mail" : ifBusy,
         endBody: cancelled(),
-      });
+      }, other && `${other}: the thread's active run has another. Leave it out, or use if_busy "interrupt"`);
       return accepted(thread, answer);
     },
 
@@ -231,24 +234,22 @@ function checkChoice({ toolChoice }: Settings, offered: Tool[]): void {
   if (typeof toolChoice === "object" && !offered.some((tool) => tool.name === toolChoice.name)) {
     throw new InputError("bad_input", `tool_choice: the run has no tool "${toolChoice.name}"`);
   }
+  if (toolChoice === "required" && !offered.length) {
+    throw new InputError("bad_input", "tool_choice: the run has no tools, so none can be required");
+  }
 }
 
-/** With settings of its own, mail may not quietly join a run that has others. */
-function refuseOtherSettings(
+/** With settings of its own, mail may not quietly join a run that has others: the field that differs. */
+function otherSetting(
   settings: Settings,
   current: { status: runs.Status; settings: string } | undefined,
-): void {
-  if (!current || !runs.isActive(current.status)) return;
+): string | undefined {
+  if (!current || !runs.isActive(current.status)) return undefined;
   const active = runs.readStored(current.settings).settings;
-  for (const name of ["model", "tools", "limits", "maxIterations"] as const) {
-    if (settings[name] !== undefined && JSON.stringify(settings[name]) !== JSON.stringify(active[name])) {
-      const field = name === "maxIterations" ? "max_iterations" : name;
-      throw new InputError(
-        "conflict",
-        `${field}: the thread's active run has another. Leave it out, or use if_busy "interrupt"`,
-      );
-    }
-  }
+  const differs = (["model", "tools", "limits", "maxIterations"] as const).find((name) =>
+    settings[name] !== undefined && JSON.stringify(settings[name]) !== JSON.stringify(active[name])
+  );
+  return differs === "maxIterations" ? "max_iterations" : differs;
 }
 
 /** A keyed prompt that names no thread always gets the same one, so that its repeat finds what the first try did. */

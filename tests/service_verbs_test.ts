@@ -165,6 +165,21 @@ Deno.test("an Idempotency-Key makes a repeat answer the same ids, also at once, 
   assert.equal(it.model.requests.at(-1)!.turns.filter(({ text }) => text === "more").length, 1);
 });
 
+Deno.test("a keyed prompt's repeat is answered although its thread is busy with another run by now", async () => {
+  await using it = await scene("openai", worksOnce);
+  const prompt = { content: "early", thread: "t", model: "demo/rules" }, key = { "idempotency-key": "k" };
+  const { id, message_id } = await it.service.start(prompt, key);
+  await it.service.ended(id);
+  const hold = it.effects.hold("work");
+  const other = await it.service.start({ content: "Go", thread: "t" });
+  await until(() => it.effects.effects.length > 0);
+  const repeat = await it.service.start(prompt, key);
+  assert.deepEqual([repeat.id, repeat.message_id], [id, message_id]);
+  assert.deepEqual(codeOf(await it.service.request("POST", "/runs", prompt)), [409, "conflict"]);
+  hold.release();
+  assert.equal((await it.service.ended(other.id)).text, "Heard work done");
+});
+
 Deno.test("a thread that is deleted is gone with its runs, its active run stops, and its id may be used anew", async () => {
   await using it = await scene("openai-chat", worksOnce);
   const { id, thread, release } = await busy(it);
