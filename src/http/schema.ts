@@ -32,10 +32,14 @@ export const Status = z.enum(["queued", "running", "waiting", "completed", "fail
 // --- what is said
 
 const Text = z.strictObject({ type: z.literal("text"), text: z.string() });
+// What a vendor would refuse is refused here: once in the transcript, it would go out, and be refused, with every request.
 const Image = z.strictObject({
   type: z.literal("image"),
-  media_type: z.string().min(1),
-  data: z.string().min(1).optional().meta({ description: "base64" }),
+  media_type: z.string().regex(
+    /^image\/(png|jpeg|gif|webp)$/,
+    "expected image/png, image/jpeg, image/gif or image/webp",
+  ),
+  data: z.base64("expected base64").min(1).optional().meta({ description: "base64" }),
   url: z.url({ protocol: /^https?$/, error: "expected an http or https URL" }).optional(),
 }).refine(
   (image) => (image.data === undefined) !== (image.url === undefined),
