@@ -86,7 +86,7 @@ export async function simulate(seed: number, options: SimulationOptions = {}): P
     if (options.watched !== false && dice.chance(0.3)) {
       world.store.watch(threadKey(tenant, thread), () => {
         throw new Error("This listener throws");
-      });
+      }, { live: dice.chance(0.5) });
     }
   }
 

@@ -57,7 +57,7 @@ export function witness(inner: Store, clock: Clock): { store: Store; facts: Fact
       return is;
     },
     read: (thread, options) => inner.read(thread, options),
-    watch: (thread, wake) => inner.watch(thread, wake),
+    watch: (thread, wake, options) => inner.watch(thread, wake, options),
     put: (thread, hash, value) => inner.put(thread, hash, value),
     get: (thread, hash) => inner.get(thread, hash),
     delete: async (thread) => {

@@ -75,8 +75,11 @@ export class People {
   }
 
   async send(thread: string, settings: Settings, steering: boolean): Promise<void> {
+    const { dice } = this;
     const { current } = await this.peek(thread) ?? {};
     if (!current) return await this.start(thread, settings);
+    // An answer may come in the very moment in which steering skips its call.
+    if (dice.chance(0.5)) this.at(dice.between(0, 120), () => this.answer(thread));
     await this.#post(
       thread,
       undefined,
@@ -150,11 +153,17 @@ export class People {
   async answer(thread: string): Promise<void> {
     const { dice, world } = this, { run } = await this.peek(thread) ?? {};
     if (run?.status !== "waiting") return;
-    const waiting = JSON.parse(run.progress).waitingFor as { toolCallId: string; for: string }[] | undefined;
+    const waiting = JSON.parse(run.progress).waitingFor as {
+      toolCallId: string;
+      for: string;
+      until: number;
+    }[] | undefined;
     for (const call of waiting ?? []) {
       if (call.for === "time" || dice.chance(0.4)) continue;
+      // Or in the moment in which its time is over.
+      const last = call.until - world.time.now(), soon = last < 2 * hour && dice.chance(0.3);
       for (let times = dice.chance(0.3) ? 2 : 1; times > 0; times--) {
-        this.at(dice.between(0, 2_000), async () => {
+        this.at(soon ? Math.max(0, last + dice.between(-60, 120)) : dice.between(0, 2_000), async () => {
           const text = this.books.say(`answer ${++this.#said} ${delicate}`);
           const answer = call.for === "answer"
             ? { content: text, isError: dice.chance(0.1) }

@@ -214,7 +214,8 @@ export class World {
       get: (_, verb: keyof Store) => {
         if (verb === "name") return inner.name;
         if (verb === "watch") {
-          return (thread: string, wake: () => void) => inner.watch(thread, () => isolate.dead || wake());
+          return (thread: string, wake: () => void, options: Parameters<Store["watch"]>[2]) =>
+            inner.watch(thread, () => isolate.dead || wake(), options);
         }
         const body = inner[verb] as (...args: unknown[]) => Promise<unknown>;
         return (...args: unknown[]) => this.call(isolate, verb, args, () => body(...args));
