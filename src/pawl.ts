@@ -36,7 +36,7 @@ export interface PawlOptions {
   tenants?: Tenants;
   /** Whose runs the verbs below see; default "local". */
   tenant?: string;
-  /** Hears of failures behind `fetch` that are nobody's input. */
+  /** Hears of failures that are nobody's input, behind `fetch` and in deliveries inside this process. */
   onError?: (error: unknown) => void;
 }
 
@@ -71,7 +71,13 @@ export function createPawl(options: PawlOptions): Pawl {
   const registry = new Registry([...options.tools ?? []]);
   const { budget, leaseMs, ttlMs, warm } = options;
   const verbs = createRuntime({ store, queue, models, registry, clock, budget, leaseMs, ttlMs, warm });
-  queue.attach?.(verbs.deliver);
+  queue.attach?.((delivery, message) =>
+    verbs.deliver(delivery, message).catch((error) => {
+      // The queue will try again, and says nothing of it.
+      onError?.(error);
+      throw error;
+    })
+  );
   let face: Face | undefined;
 
   const start: Pawl["start"] = (content, { thread, ifBusy, source, key, ...settings } = {}) =>
