@@ -1,4 +1,5 @@
 /** Where the tools of `service_main.ts` have their effects: it counts them, and can keep a tool waiting in the middle of one. */
+import { systemClock } from "../../src/clock.ts";
 
 export interface Effect {
   tool: string;
@@ -13,12 +14,14 @@ export interface EffectServer extends AsyncDisposable {
   hold(tool: string, which?: (args: any) => boolean): { release(): void };
 }
 
-export function effectServer(): EffectServer {
+/** `delayMs`: between the effect and its answer. */
+export function effectServer(delayMs: () => number = () => 0): EffectServer {
   const effects: Effect[] = [], held: { holds(effect: Effect): boolean; until: Promise<void> }[] = [];
   const server = Deno.serve({ port: 0, hostname: "127.0.0.1", onListen: () => {} }, async (request) => {
     const effect: Effect = await request.json();
     effects.push(effect);
     await held.find(({ holds }) => holds(effect))?.until;
+    await systemClock.sleep(delayMs());
     return new Response(`${effect.tool} done`);
   });
   const { promise: closing, resolve: close } = Promise.withResolvers<void>();
