@@ -94,9 +94,8 @@ export function createRuntime(options: RuntimeOptions): Runtime {
       if (settings.model !== undefined) models.get(settings.model);
       const thread = runs.threadKey(tenant, named ?? (key ? await threadOfKey(key) : `t_${clock.id(16)}`));
       const joins = ifBusy === "steer" || ifBusy === "follow_up";
-      const other = joins && named !== undefined
-        ? otherSetting(settings, await reader.current(thread))
-        : undefined;
+      const before = named !== undefined ? await reader.current(thread) : undefined;
+      const other = joins ? otherSetting(settings, before) : undefined;
       const stored: Stored = { v: 1, settings, createdAt: clock.now() };
       const answer = await submit(thread, {
         settings: JSON.stringify(stored),
@@ -106,6 +105,7 @@ export function createRuntime(options: RuntimeOptions): Runtime {
         ifBusy: other ? "reject" : joins ? "mail" : ifBusy,
         endBody: cancelled(),
       }, other && `${other}: the thread's active run has another. Leave it out, or use if_busy "interrupt"`);
+      if (before && before.id !== answer.run && ifBusy === "interrupt") holding.get(before.id)?.stop();
       return accepted(thread, answer);
     },
 
