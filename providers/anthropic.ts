@@ -2,9 +2,10 @@
 import type Anthropic from "@anthropic-ai/sdk";
 import type { AssistantBlock, Message, ToolMessage, Usage, UserBlock } from "../src/message.ts";
 import type { Delta, Model, ModelRequest, ReplyBlock } from "../src/model.ts";
+import { fetchStream } from "./answer.ts";
 import { argumentsObject, received, wireId, wireName } from "./call.ts";
 import { sendable } from "./history.ts";
-import { conclude, harmless, noTimeout, read, type Reader, type Stop } from "./reader.ts";
+import { conclude, harmless, noTimeout, read, type Reader, type Stop, tokens } from "./reader.ts";
 
 export interface AnthropicOptions {
   apiKey: string;
@@ -24,7 +25,7 @@ export function anthropic(name: string, { apiKey, baseURL }: AnthropicOptions): 
     name,
     reply: async (request, { signal, onDelta }) => {
       const body = messagesBody(model, sendable(request, name));
-      const open = async () => {
+      const open = async (signal: AbortSignal) => {
         const { Anthropic } = await import("@anthropic-ai/sdk");
         const client = new Anthropic({
           apiKey,
@@ -34,6 +35,7 @@ export function anthropic(name: string, { apiKey, baseURL }: AnthropicOptions): 
           logLevel: "off",
           maxRetries: 0,
           timeout: noTimeout,
+          fetch: fetchStream,
         });
         return await client.messages.create(body, { signal });
       };
@@ -194,6 +196,7 @@ export function messagesReader(onDelta: (delta: Delta) => void): Reader<Anthropi
       return false;
     },
     // A stop reason without message_stop is accepted: all blocks are whole by then (CASES B13).
+    said: () => stop !== undefined,
     reply: () => conclude(Object.values(blocks).flatMap(whole), stop, usageOf(usage)),
   };
 }
@@ -242,9 +245,9 @@ function usageOf(usage: Partial<Anthropic.MessageDeltaUsage>): Usage {
   const cached = usage.cache_read_input_tokens;
   const reasoning = usage.output_tokens_details?.thinking_tokens;
   return {
-    input: (usage.input_tokens ?? 0) + (cached ?? 0) + (usage.cache_creation_input_tokens ?? 0),
-    output: usage.output_tokens ?? 0,
-    ...(cached == null ? {} : { cached }),
-    ...(reasoning == null ? {} : { reasoning }),
+    input: tokens(usage.input_tokens) + tokens(cached) + tokens(usage.cache_creation_input_tokens),
+    output: tokens(usage.output_tokens),
+    ...(cached == null ? {} : { cached: tokens(cached) }),
+    ...(reasoning == null ? {} : { reasoning: tokens(reasoning) }),
   };
 }

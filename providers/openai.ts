@@ -4,7 +4,7 @@ import type { AssistantBlock, Message, Usage, UserBlock } from "../src/message.t
 import type { Delta, Model, ModelRequest, ReplyBlock } from "../src/model.ts";
 import { argumentsText, received, wireId, wireName } from "./call.ts";
 import { sendable } from "./history.ts";
-import { conclude, harmless, read, type Reader, type Stop } from "./reader.ts";
+import { conclude, harmless, read, type Reader, type Stop, tokens } from "./reader.ts";
 import { client, type OpenAIOptions } from "./openai_client.ts";
 import { imageUrl, marked } from "./openai_chat.ts";
 
@@ -21,7 +21,7 @@ export function openai(name: string, options: OpenAIOptions): Model {
     name,
     reply: async (request, { signal, onDelta }) => {
       const body = responsesBody(model, sendable(request, name));
-      const open = async () => await (await sdk()).responses.create(body, { signal });
+      const open = async (signal: AbortSignal) => await (await sdk()).responses.create(body, { signal });
       return await read(open, responsesReader(harmless(onDelta)), { name, apiKey: options.apiKey, signal });
     },
   };
@@ -192,9 +192,9 @@ function usageOf(usage: OpenAI.Responses.ResponseUsage | undefined): Usage {
   const cached = usage?.input_tokens_details?.cached_tokens;
   const reasoning = usage?.output_tokens_details?.reasoning_tokens;
   return {
-    input: usage?.input_tokens ?? 0,
-    output: usage?.output_tokens ?? 0,
-    ...(cached == null ? {} : { cached }),
-    ...(reasoning == null ? {} : { reasoning }),
+    input: tokens(usage?.input_tokens),
+    output: tokens(usage?.output_tokens),
+    ...(cached == null ? {} : { cached: tokens(cached) }),
+    ...(reasoning == null ? {} : { reasoning: tokens(reasoning) }),
   };
 }

@@ -3,11 +3,11 @@
  * What such servers get wrong is taken as it is meant (CASES B04, B08-B10, B18).
  */
 import type OpenAI from "openai";
-import type { Image, Message, Usage, UserBlock } from "../src/message.ts";
+import { type Image, type Message, textOf, type Usage, type UserBlock } from "../src/message.ts";
 import { type Delta, type Model, ModelError, type ModelRequest, type ReplyBlock } from "../src/model.ts";
 import { argumentsText, received, wireId, wireName } from "./call.ts";
 import { sendable } from "./history.ts";
-import { conclude, harmless, read, type Reader, type Stop } from "./reader.ts";
+import { conclude, harmless, read, type Reader, type Stop, tokens } from "./reader.ts";
 import { client, type OpenAIOptions } from "./openai_client.ts";
 
 type Body = OpenAI.Chat.ChatCompletionCreateParamsStreaming;
@@ -20,7 +20,8 @@ export function openaiChat(name: string, options: OpenAIOptions): Model {
     name,
     reply: async (request, { signal, onDelta }) => {
       const body = chatBody(model, sendable(request, name));
-      const open = async () => await (await sdk()).chat.completions.create(body, { signal });
+      const open = async (signal: AbortSignal) =>
+        await (await sdk()).chat.completions.create(body, { signal });
       return await read(open, chatReader(harmless(onDelta)), { name, apiKey: options.apiKey, signal });
     },
   };
@@ -119,7 +120,8 @@ function parts(content: string | UserBlock[]): string | OpenAI.Chat.ChatCompleti
 interface Chunk {
   choices?: {
     delta?: {
-      content?: string | null;
+      /** Mistral's reasoning models send parts. */
+      content?: string | { type: string; text?: string }[] | null;
       refusal?: string | null;
       reasoning_content?: string | null;
       reasoning?: string | null;
@@ -155,7 +157,7 @@ export function chatReader(onDelta: (delta: Delta) => void): Reader<unknown> {
         thought += thinking;
         onDelta({ type: "thinking", text: thinking });
       }
-      const said = (delta?.content ?? "") + (delta?.refusal ?? "");
+      const said = textOf(delta?.content ?? "") + (delta?.refusal ?? "");
       refused ||= !!delta?.refusal;
       if (said) {
         text += said;
@@ -164,6 +166,7 @@ export function chatReader(onDelta: (delta: Delta) => void): Reader<unknown> {
       for (const part of delta?.tool_calls ?? []) onDelta(calls.take(part));
       return false;
     },
+    said: () => finish !== undefined,
     reply() {
       const content: ReplyBlock[] = [
         ...(thought ? [{ type: "thinking" as const, text: thought, vendor: "openai-chat" }] : []),
@@ -227,9 +230,9 @@ function usageOf(usage: Chunk["usage"]): Usage {
   const cached = usage?.prompt_tokens_details?.cached_tokens;
   const reasoning = usage?.completion_tokens_details?.reasoning_tokens;
   return {
-    input: usage?.prompt_tokens ?? 0,
-    output: usage?.completion_tokens ?? 0,
-    ...(cached == null ? {} : { cached }),
-    ...(reasoning == null ? {} : { reasoning }),
+    input: tokens(usage?.prompt_tokens),
+    output: tokens(usage?.completion_tokens),
+    ...(cached == null ? {} : { cached: tokens(cached) }),
+    ...(reasoning == null ? {} : { reasoning: tokens(reasoning) }),
   };
 }

@@ -1,5 +1,6 @@
 /** The OpenAI SDK, set up so that it does one try and decides nothing by itself. Both OpenAI wires use it. */
 import type OpenAI from "openai";
+import { fetchStream } from "./answer.ts";
 import { noTimeout } from "./reader.ts";
 
 export interface OpenAIOptions {
@@ -22,6 +23,7 @@ export function client({ apiKey, baseURL }: OpenAIOptions): () => Promise<OpenAI
       logLevel: "off",
       maxRetries: 0,
       timeout: noTimeout,
+      fetch: fetchStream,
     });
   };
 }

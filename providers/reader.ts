@@ -1,6 +1,7 @@
 /** What all vendors' streams have in common: how one is read to its end, and what its end means. */
 import { type Delta, ModelError, type ModelOptions, type ModelReply, type ReplyBlock } from "../src/model.ts";
 import { textOf, type Usage } from "../src/message.ts";
+import { systemClock } from "../src/clock.ts";
 import { failure } from "./failure.ts";
 
 /** For the SDKs: the longest that a timer can wait. When a call takes too long is the loop's to say, by its signal. */
@@ -10,26 +11,49 @@ export const noTimeout = 2_147_483_647;
 export interface Reader<Event> {
   /** Takes one event; true if it was the last one, even when the connection stays open (CASES B15). */
   take(event: Event): boolean;
+  /** Whether the message is whole: what may still come is what it cost, or a mark that it has ended. */
+  said?(): boolean;
   /** The whole message. Throws ModelError if the stream ended before its message did. */
   reply(): ModelReply;
 }
 
-/** Reads a stream to its end; whatever goes wrong comes out as ModelError. */
+/** How long a stream that has said all may stay open in silence: some servers never end it (CASES B15). */
+const lingerMs = 3_000;
+
+/** Reads a stream to its end; whatever goes wrong comes out as ModelError. `open` is given a signal that also closes the connection. */
 export async function read<Event>(
-  open: () => Promise<AsyncIterable<Event>>,
+  open: (signal: AbortSignal) => Promise<AsyncIterable<Event>>,
   reader: Reader<Event>,
   caller: { name: string; apiKey: string; signal: AbortSignal },
 ): Promise<ModelReply> {
+  const over = new AbortController();
   try {
     caller.signal.throwIfAborted();
-    for await (const event of await open()) {
-      if (reader.take(event)) break;
+    const stream = await open(AbortSignal.any([caller.signal, over.signal]));
+    const events = stream[Symbol.asyncIterator]();
+    for (;;) {
+      const next = reader.said?.() ? await soon(events.next()) : await events.next();
+      if (next?.done !== false || reader.take(next.value)) break;
     }
     // OpenAI's stream ends without a word when it is aborted.
     caller.signal.throwIfAborted();
     return reader.reply();
   } catch (thrown) {
     throw failure(thrown, caller);
+  } finally {
+    over.abort();
+  }
+}
+
+/** Undefined: it did not come in time. */
+async function soon<T>(coming: Promise<T>): Promise<T | undefined> {
+  const came = new AbortController();
+  try {
+    return await Promise.race([coming, systemClock.sleep(lingerMs, came.signal).then(() => undefined)]);
+  } finally {
+    came.abort();
+    // Who stops waiting for it does not hear how it fails.
+    coming.catch(() => {});
   }
 }
 
@@ -43,6 +67,12 @@ export function harmless(onDelta: ModelOptions["onDelta"]): (delta: Delta) => vo
       // An observer's failure is the observer's.
     }
   };
+}
+
+/** A count of tokens. Some servers send text, a fraction or a negative: added up, these would make the run's usage no number any more. */
+export function tokens(counted: unknown): number {
+  const count = Math.round(Number(counted ?? 0));
+  return Number.isSafeInteger(count) && count > 0 ? count : 0;
 }
 
 /** A reason to stop in Pawl's words; absent: the vendor gave none. */
