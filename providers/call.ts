@@ -17,8 +17,19 @@ export function received(name: string, text: string, opaque?: string): Omit<Tool
     const kind = Array.isArray(value) ? "an array" : value === null ? "null" : `a ${typeof value}`;
     return { ...call, raw: text, invalid: `expected a JSON object, got ${kind}` };
   }
+  if (!nestsWithin(value, deepest)) {
+    return { ...call, raw: text, invalid: `nested deeper than ${deepest} levels` };
+  }
   const parsed = value as ToolCall["arguments"];
   return { ...call, arguments: parsed, ...(JSON.stringify(parsed) === text ? {} : { raw: text }) };
+}
+
+/** As deep as a request may nest: what is deeper could be read, but overflows the stack of whoever writes or walks it (CASES H07). */
+const deepest = 100;
+
+function nestsWithin(value: unknown, levels: number): boolean {
+  return typeof value !== "object" || value === null ||
+    (levels > 0 && Object.values(value).every((held) => nestsWithin(held, levels - 1)));
 }
 
 /**
@@ -27,6 +38,10 @@ export function received(name: string, text: string, opaque?: string): Omit<Tool
  */
 export function argumentsText(call: ToolCall): string {
   if (call.invalid !== undefined) return "{}";
+  // Half a surrogate pair can hide in an escape, where the text as a whole looks well-formed (CASES A27).
+  if (call.raw !== undefined && /\\u[dD][89a-fA-F]/.test(call.raw)) {
+    return JSON.stringify(argumentsObject(call));
+  }
   return call.raw ?? JSON.stringify(call.arguments);
 }
 
@@ -41,8 +56,15 @@ const { rawJSON } = JSON as unknown as { rawJSON?: (text: string) => Json };
 
 function keepSpelling(_key: string, value: unknown, context?: { source?: string }): unknown {
   if (typeof value === "string") return wellFormed(value);
+  if (typeof value === "object" && value !== null) return withKeysWellFormed(value);
   const source = context?.source;
   return typeof value === "number" && source && String(value) !== source && rawJSON ? rawJSON(source) : value;
+}
+
+/** Its values are well-formed already: a reviver sees them first. */
+function withKeysWellFormed(value: object): object {
+  if (Array.isArray(value) || Object.keys(value).every((key) => key.isWellFormed())) return value;
+  return Object.fromEntries(Object.entries(value).map(([key, held]) => [key.toWellFormed(), held]));
 }
 
 /** The shortest limit that is known, that of Chat Completions. The same ids go to everybody (CASES A13). */

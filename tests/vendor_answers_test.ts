@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { byteServer } from "./support/byte_server.ts";
 import { chunk, dialect, dialects, done } from "./support/dialect.ts";
-import { asking, called, refusal, replyTo } from "./contract/model.ts";
+import { asking, called, callsIn, refusal, replyTo, result, stored, user } from "./contract/model.ts";
 
 const chat = dialect("openai-chat");
 const json = { "content-type": "application/json" };
@@ -62,6 +62,38 @@ for (const each of dialects) {
       assert.deepEqual(called(reply), [["save", { a: 1 }]]);
       await server.requests[0]!.left;
     }));
+  });
+
+  Deno.test(`${wire}: arguments nested deeper than anybody can write are refused as such (CASES H07)`, async () => {
+    const nested = (levels: number) => `{"a":${"[".repeat(levels - 1)}${"]".repeat(levels - 1)}}`;
+    const [fits] = callsIn((await replyTo(each, { chunks: frames(saving(nested(100))) })).reply);
+    assert.equal(fits?.invalid, undefined);
+    const model = each.model("");
+    for (const levels of [101, 100_000]) {
+      const { reply } = await replyTo(each, { chunks: frames(saving(nested(levels))) });
+      const [deep] = callsIn(reply);
+      assert.deepEqual([deep?.arguments, deep?.raw], [{}, nested(levels)]);
+      assert.match(deep!.invalid!, /deeper than 100/);
+      const history = [user("hi"), stored(model, reply), result("run-1-0", "Invalid", true)];
+      await replyTo(each, { chunks: frames({ text: ["ok"] }) }, asking(history));
+    }
+  });
+
+  Deno.test(`${wire}: half a surrogate pair hides in no escape of a call's arguments (CASES A27)`, async () => {
+    for (const half of ["\\uD83D", "\\ud83d", "\\uDE00\\uD83D"]) {
+      const args =
+        `{"${half}k": {"${half}": ["x${half}"]}, "n": 12345678901234567890, "whole": "\\uD83D\\uDE00"}`;
+      const { reply } = await replyTo(each, { chunks: frames(saving(args)) });
+      assert.equal(callsIn(reply)[0]!.raw, args);
+      await using server = byteServer();
+      server.play({ chunks: frames({ text: ["ok"] }) });
+      const model = each.model(server.url), { signal } = new AbortController();
+      const history = [user("hi"), stored(model, reply), result("run-1-0", "ok")];
+      await model.reply(asking(history), { signal, onDelta() {} });
+      const { text } = server.requests[0]!;
+      assert.ok(text.includes("12345678901234567890") && text.includes("\u{1F600}"), text);
+      assert.ok(!/\\u[dD][89a-fA-F]/.test(text) && text.includes("\ufffdk"), text);
+    }
   });
 }
 
