@@ -113,8 +113,6 @@ export async function play(scenario: Scenario, fate: (n: number) => Fate): Promi
       played.kinds.push(what);
       const met = fate(n);
       if (met === "outage") cut(0, 3_000);
-      // It comes when the message's next try is at work, and takes the lease from it.
-      if (met === "late" && what === "claim") cut(...Array.from({ length: 45 }, (_, i) => i * 1_000));
       return met;
     },
     killed: (isolate) => {

@@ -11,15 +11,18 @@ const memoryMs = 10 * minute;
 const backoffMs = [12_000, 148_000, 1_808_000];
 
 export class SimulatedQueue {
-  /** Messages that were given up after their last retry. */
-  given: Delivery[] = [];
   readonly #dice: Dice;
   readonly #ids = new Map<string, number>();
   #messages = 0;
   #warm: Isolate[] = [];
+  /** Some queues say which try this is, and some that they have given up. */
+  readonly #counts: boolean;
+  readonly #tells: boolean;
 
   constructor(readonly world: World, seed: number, readonly calm = false) {
     this.#dice = new Dice(seed, "queue");
+    this.#counts = calm || this.#dice.chance(0.7);
+    this.#tells = this.#dice.chance(0.5);
   }
 
   /** The delivery is durable from here on, unless its id has been seen. */
@@ -52,13 +55,13 @@ export class SimulatedQueue {
       if (well) return;
       const backoff = backoffMs[retries];
       if (backoff !== undefined) this.#deliver(delivery, message, world.time.now() + backoff, retries + 1);
-      else this.given.push(delivery);
+      else this.#giveUp(delivery);
     };
     const after = (ms: number, happens: () => void) => void world.time.sleep(ms).then(happens);
     isolate.mourners.push(() => after(dice.between(1, 3_000), () => answer(false, "killed")));
     if (world.fault(0.04)) after(dice.between(0, 20_000), () => answer(false, "the connection broke"));
     if (world.fault(0.04)) after(dice.between(0, 30_000), () => world.kill(isolate, "at any moment"));
-    isolate.pawl.deliver(delivery, message).then(
+    isolate.pawl.deliver(delivery, message, this.#counts ? retries : undefined).then(
       () => answer(true, ""),
       (error) => {
         for (let cause = error; cause instanceof Error; cause = cause.cause as Error) {
@@ -67,6 +70,18 @@ export class SimulatedQueue {
         answer(false, error);
       },
     );
+  }
+
+  async #giveUp(delivery: Delivery): Promise<void> {
+    const { world } = this;
+    world.note(() => `queue: gives up ${deduplicationId(delivery)}`);
+    for (let tries = 0; this.#tells && tries < 3; tries++) {
+      const isolate = this.#process();
+      const died = new Promise<false>((resolve) => isolate.mourners.push(() => resolve(false)));
+      const told = isolate.pawl.failed(delivery).then(() => true, () => false);
+      if (await Promise.race([told, died])) return;
+      await world.time.sleep(12_000);
+    }
   }
 
   /** A new process, or one that has worked before and holds transcripts. */
