@@ -25,6 +25,8 @@ export interface Host {
   embedded?(settings: { database: string; ttlMs: number }): { store: Store; queue: Queue };
   tools?: typeof tools;
   warm?: Warm;
+  /** Where a request's end cuts off what it has under way. */
+  waitUntil?(work: Promise<unknown>): void;
   onError(error: unknown): void;
 }
 
@@ -37,7 +39,7 @@ export function serviceFrom(env: Environment, host: Host): Service {
   const { ttlMs } = limits;
   const drivers = upstash
     ? {
-      store: upstashStore({ ...upstash.redis, ttlMs }),
+      store: upstashStore({ ...upstash.redis, ttlMs, waitUntil: host.waitUntil }),
       queue: qstashQueue({ ...upstash.qstash, clock: systemClock }),
     }
     : host.embedded?.({ database, ttlMs });

@@ -40,6 +40,11 @@ export interface UpstashOptions {
   timeoutMs?: number;
   /** Whether scripts say that they touch only their own keys, and so lock no more. Servers that are not Upstash refuse that. Default: yes. */
   keyLocking?: boolean;
+  /**
+   * Keeps a request's connections for a moment after its end, on hosts that else cut them off: a watcher that leaves says so. Nothing that
+   * matters depends on it (CASES F21).
+   */
+  waitUntil?: (work: Promise<unknown>) => void;
   /** For tests: this clock alone then says when leases and threads end and waits are over. Otherwise Redis does. */
   clock?: Clock;
 }
@@ -148,6 +153,7 @@ class UpstashStore implements Store {
       say: (id, ms) => this.#run(reading.watch, thread, [id, String(ms)]),
     }).finally(() => this.#watches.delete(stop));
     this.#watches.set(stop, watching);
+    this.#options.waitUntil?.(watching);
     return () => stop.abort();
   }
 

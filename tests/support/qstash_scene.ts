@@ -106,7 +106,7 @@ export async function qstashScene(
 }
 
 /** What waits for no time goes on by itself; all else waits for the test. */
-function steppedClock(): ManualClock {
+export function steppedClock(): ManualClock {
   const manual = manualClock(Date.now());
   const sleep: Clock["sleep"] = (ms, signal) => ms > 0 ? manual.sleep(ms, signal) : settle();
   return Object.create(manual, { sleep: { value: sleep } });

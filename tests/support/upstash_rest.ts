@@ -127,6 +127,8 @@ export function upstashRest(port: number, token = "SEKRIT-redis"): UpstashRest {
       return c.body(answer, failed ? 400 : 200, { "content-type": "application/json" });
     });
   }
+  // Of a request whose sender has died the body cannot be read.
+  app.onError((error, c) => c.json({ error: `ERR ${error.message}` }, 500));
   app.notFound((c) => c.json({ error: "ERR not found" }, c.req.method === "POST" ? 404 : 405));
 
   const server = Deno.serve({ port: 0, hostname: "127.0.0.1", onListen: () => {} }, app.fetch);
