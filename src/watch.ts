@@ -52,10 +52,13 @@ export async function* watch(it: WatchOptions): AsyncGenerator<Placed> {
         }
         if (entry.kind === "assistant" || entry.kind === "retry") begun.delete(entry.id);
         next++;
+        if (projector.ended) break;
       }
-      if (next < length) continue;
+      if (!projector.ended && next < length) continue;
+      // What comes after this run's end is another run's: so is an id from there.
+      if (projector.ended && after.offset >= next) after = nowhere;
       if (after === nowhere) {
-        after = { offset: length - 1, k: liveFrom - 1 };
+        after = { offset: next - 1, k: liveFrom - 1 };
         yield {
           id: `${after.offset}.${after.k}`,
           run,

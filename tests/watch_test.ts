@@ -93,6 +93,22 @@ Deno.test("an id that cannot be honoured gets one resync with the state, and the
   }
 });
 
+Deno.test("an id of another run of the thread is told so, and the answer's own id ends it (CASES B24)", async () => {
+  const h = harness(["one", "two"]);
+  const { run, thread } = await h.start("Go");
+  await h.ended(run);
+  const { run: other } = await h.start("On", {}, { thread });
+  await h.ended(other);
+  for (const { id } of await h.events(other)) {
+    const events = await h.events(run, id);
+    assert.deepEqual(events.map(({ event }) => event.type), ["resync"], id);
+    assert.deepEqual(await h.events(run, events[0]!.id), []);
+  }
+  // What came before a run is all before it.
+  const last = (await h.events(run)).at(-1)!;
+  assert.deepEqual(ids(await h.events(other, last.id)), ids(await h.events(other)));
+});
+
 Deno.test("pieces are streamed to those who watch; the message is begun once and ends whole", async () => {
   const h: Harness = harness([slowly(() => h, 5)]);
   const { run } = await h.start("Go");
