@@ -33,6 +33,11 @@ export class Reader {
   }
 
   async runs(tenant: string, { status, limit, after }: { status?: Status; limit: number; after?: string }) {
+    // A page after what is gone would be empty, and look like the end.
+    if (after !== undefined && !await this.#knows(tenant, after)) {
+      const named = JSON.stringify(after.slice(0, 80));
+      throw new InputError("bad_input", `after: there is no run ${named} any more. Begin again without it`);
+    }
     const listed = await this.store.runs(`${tenant}~`, { status, limit: limit + 1, after });
     const views: RunView[] = [];
     for (const { thread, run } of listed.slice(0, limit)) {
@@ -40,6 +45,13 @@ export class Reader {
       if (reading?.run) views.push(view(thread, reading.run));
     }
     return { runs: views, ...(listed.length > limit ? { next: listed[limit - 1]!.run } : {}) };
+  }
+
+  async #knows(tenant: string, run: string): Promise<boolean> {
+    return await this.run(tenant, run).then(() => true, (error) => {
+      if (error instanceof InputError) return false;
+      throw error;
+    });
   }
 
   async messages(

@@ -220,6 +220,21 @@ Deno.test("runs are listed newest first, in pages that neither repeat nor skip, 
   assert.deepEqual(failed.map(({ id }: { id: string }) => id), [ids[0], ids[3], ids[6]]);
 });
 
+Deno.test("a page of runs after one that is gone says so, and does not look like the end of the list", async () => {
+  await using it = await scene("openai", () => "ok");
+  const runs: { id: string; thread: string }[] = [];
+  for (let n = 0; n < 4; n++) runs.push(await it.service.start({ content: "Go" }));
+  for (const { id } of runs) await it.service.ended(id);
+  const { next } = (await it.service.request("GET", "/runs?limit=2")).json;
+  assert.equal(next, runs[2]!.id);
+  assert.equal((await it.service.request("DELETE", `/threads/${runs[2]!.thread}`)).status, 204);
+  for (const after of [next, "rubbish", "x".repeat(5_000), "__proto__", "%00", "%F0%9F%98%80"]) {
+    const { status, json } = await it.service.request("GET", `/runs?after=${after}`);
+    assert.deepEqual([status, json.error?.code], [400, "bad_input"], after);
+    assert.match(json.error.message, /^after: .{1,200}$/);
+  }
+});
+
 Deno.test("?wait answers when the run ends or waits, or else when the time is over", async () => {
   const open = gate();
   await using it = await scene("anthropic", async (_, n) => {
