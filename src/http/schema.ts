@@ -48,6 +48,8 @@ const Image = z.strictObject({
 export const UserBlock = z.discriminatedUnion("type", [Text, Image]).meta({ id: "UserBlock" });
 export const Content = z.union([z.string().min(1), z.array(UserBlock).min(1)])
   .meta({ id: "Content", description: "Text, or blocks" });
+/** What was said need not be what may be said: a tool can be silent. */
+const Said = z.union([z.string(), z.array(UserBlock)]).meta({ id: "Said", description: "Text, or blocks" });
 
 export const Usage = z.object({
   input: count(),
@@ -61,7 +63,7 @@ const said = { id: z.string(), at: time() };
 const UserMessage = z.object({
   role: z.literal("user"),
   ...said,
-  content: Content,
+  content: Said,
   source: z.string().optional().meta({ description: "Where it came from, when not from a user" }),
 });
 
@@ -91,7 +93,7 @@ const ToolMessage = z.object({
   ...said,
   tool_call_id: z.string(),
   tool_name: z.string(),
-  content: Content,
+  content: Said,
   is_error: z.boolean(),
 });
 
