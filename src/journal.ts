@@ -74,6 +74,8 @@ export interface Journal {
   countTurn(): void;
   /** The platform's fetch, counted against the slice. */
   readonly fetch: typeof fetch;
+  /** Tells watchers of something that does not stop the run. It rides on the next commit. */
+  warn(code: string, message: string): void;
   /** Header and body of an entry of this run. */
   entry<K extends Kind>(kind: K, path: string, body: Bodies[K], more?: { n?: number; id?: string }): string;
 }

@@ -47,7 +47,7 @@ export function holdLease(it: Holding): Journal & { ended: Promise<Outcome>; fai
   let over = false, cut = false, inFlight = 0;
   let last: Promise<unknown> = Promise.resolve();
   const parked: { until?: number; wake(): void }[] = [];
-  const permitted = new Set<string>();
+  const permitted = new Set<string>(), warnings: string[] = [];
   const aborter = new AbortController(), finished = new AbortController();
   const { promise: ended, resolve: end, reject } = Promise.withResolvers<Outcome>();
 
@@ -92,12 +92,14 @@ export function holdLease(it: Holding): Journal & { ended: Promise<Outcome>; fai
     };
   };
 
-  /** The slice's first commit says that it began. */
+  /** The slice's first commit says that it began; warnings ride on whatever comes next. */
   const withOpening = (change: Change): Change => {
-    if (opened) return change;
+    const more = warnings.splice(0);
+    if (!opened) more.unshift(encode("slice", run, root, { at: clock.now() }, { n: progress.slices }));
     opened = true;
+    if (!more.length) return change;
     const append = [...change.append ?? []], at = append[0]?.startsWith("start ") ? 1 : 0;
-    append.splice(at, 0, encode("slice", run, root, { at: clock.now() }, { n: progress.slices }));
+    append.splice(at, 0, ...more);
     return { ...change, append };
   };
 
@@ -304,6 +306,7 @@ export function holdLease(it: Holding): Journal & { ended: Promise<Outcome>; fai
       spending.subrequests++;
       return fetch(input, init);
     },
+    warn: (code, message) => void warnings.push(encode("warning", run, root, { code, message })),
     entry: (kind, path, body, more) => encode(kind, run, path, body, more),
   };
 }

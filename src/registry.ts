@@ -3,7 +3,7 @@
  */
 import { InputError } from "./errors.ts";
 import type { ClientTool, Settings } from "./run.ts";
-import type { AgenticContext, Parameters, Tool } from "./tool.ts";
+import type { AgenticContext, Parameters, Tool, ToolSource } from "./tool.ts";
 import { schemaOf } from "./validate.ts";
 
 /** The seed's form of a tool: an object or a function with `spec` and `execute`. Tool's options may stand beside them. */
@@ -57,9 +57,14 @@ const layers: Layer[] = [
 /** The tools of a deployment. It refuses what no model could be offered, when it is made: names, duplicates, schemas (CASES C01, C09). */
 export class Registry {
   readonly #tools = new Map<string, Tool>();
+  readonly #sources: ToolSource[] = [];
 
   constructor(entries: unknown[]) {
     for (const entry of entries) {
+      if (isSource(entry)) {
+        this.#sources.push(entry);
+        continue;
+      }
       const tool = offerable(adapt(entry));
       if (this.#tools.has(tool.name)) {
         throw new InputError("bad_input", `Tool "${tool.name}" is registered twice`);
@@ -77,27 +82,40 @@ export class Registry {
     return [...this.#tools.values()];
   }
 
+  /** Those that may have a tool for a run with these settings. */
+  sources({ tools, toolset, toolsAllow }: Settings): ToolSource[] {
+    if (tools === undefined && toolset !== undefined) return [];
+    const named = tools?.filter((entry) => typeof entry === "string" && !this.#tools.has(entry)) as
+      | string[]
+      | undefined;
+    return this.#sources.filter((source) =>
+      [named, toolsAllow].every((names) => names?.some((name) => source.covers(name)) ?? true)
+    );
+  }
+
   /**
    * What a run with these settings may use, in a stable order: that of `tools`, or that of registration. `clientWait` makes the tool that
-   * waits for a client's answer.
+   * waits for a client's answer; `offered` are the tools of sources. What a source covers and does not offer is missing without a word,
+   * for it may be there again in the next slice.
    */
-  menu(settings: Settings, clientWait: (tool: ClientTool) => Tool): Tool[] {
-    return this.#pick(settings, clientWait).filter((tool) =>
+  menu(settings: Settings, clientWait: (tool: ClientTool) => Tool, offered: Tool[] = []): Tool[] {
+    return this.#pick(settings, clientWait, offered).filter((tool) =>
       layers.every((admits) => admits(tool, settings))
     );
   }
 
-  #pick({ tools, toolset }: Settings, clientWait: (tool: ClientTool) => Tool): Tool[] {
+  #pick({ tools, toolset }: Settings, clientWait: (tool: ClientTool) => Tool, offered: Tool[]): Tool[] {
     if (tools === undefined) {
-      if (toolset === undefined) return this.all();
+      if (toolset === undefined) return [...this.all(), ...offered];
       if (toolset === "none") return [];
       throw new InputError("bad_input", `toolset: there is no toolset ${shown(toolset)}; there is: none`);
     }
     const picked = new Map<string, Tool>();
     tools.forEach((entry, i) => {
       const tool = typeof entry === "string"
-        ? this.#named(entry, `tools[${i}]`)
+        ? this.#named(entry, `tools[${i}]`, offered)
         : offerable(clientWait(entry), `tools[${i}]: `);
+      if (!tool) return;
       if ((picked.get(tool.name) ?? tool) !== tool) {
         throw new InputError(
           "bad_input",
@@ -109,15 +127,16 @@ export class Registry {
     return [...picked.values()];
   }
 
-  #named(name: string, at: string): Tool {
-    const tool = this.get(name);
-    if (tool !== undefined) return tool;
+  #named(name: string, at: string, offered: Tool[]): Tool | undefined {
+    const tool = this.get(name) ?? offered.find((tool) => tool.name === name);
+    if (tool !== undefined || this.#sources.some((source) => source.covers(name))) return tool;
     const names = [...this.#tools.keys()].join(", ") || "none";
     throw new InputError("bad_input", `${at}: there is no tool ${shown(name)}; there are: ${names}`);
   }
 }
 
-function offerable(tool: Tool, at = ""): Tool {
+/** The tool, if a model can be offered it: throws InputError if its name or its schema cannot be. */
+export function offerable(tool: Tool, at = ""): Tool {
   if (!/^[A-Za-z0-9_-]{1,64}$/.test(tool.name)) {
     throw new InputError(
       "bad_input",
@@ -130,6 +149,10 @@ function offerable(tool: Tool, at = ""): Tool {
     throw at && error instanceof InputError ? new InputError(error.code, at + error.message) : error;
   }
   return tool;
+}
+
+function isSource(entry: unknown): entry is ToolSource {
+  return isObject(entry) && "open" in entry && "covers" in entry;
 }
 
 function isObject(value: unknown): value is object {

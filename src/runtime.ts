@@ -9,6 +9,7 @@ import { encode, type MailKind } from "./entry.ts";
 import { FatalError, InputError, LeaseLostError, messageOf, RetryableError } from "./errors.ts";
 import { dueMs } from "./lease.ts";
 import type { Models } from "./model.ts";
+import { offerOf } from "./offer.ts";
 import type { Queue } from "./queue.ts";
 import { Reader } from "./reading.ts";
 import type { Registry } from "./registry.ts";
@@ -16,7 +17,7 @@ import * as runs from "./run.ts";
 import type { ClientTool, Settings, Stored } from "./run.ts";
 import { type Held, slice, Warm } from "./slice.ts";
 import type { Store, Submission } from "./store.ts";
-import type { Tool } from "./tool.ts";
+import type { Tool, ToolSource, Using } from "./tool.ts";
 import type { Accepted, Content, Key, Verbs } from "./verbs.ts";
 import { watch } from "./watch.ts";
 
@@ -47,9 +48,11 @@ export function createRuntime(options: RuntimeOptions): Runtime {
   const { store, queue, models, registry, clock = systemClock, leaseMs = 60_000, ttlMs = 604_800_000 } =
     options;
   const reader = new Reader(store), holding = new Map<string, Held>();
-  const menu = (settings: Settings) => registry.menu(settings, (tool) => clientTool(tool, ttlMs));
+  const menu = (settings: Settings, offered: Tool[] = []) =>
+    registry.menu(settings, (tool) => clientTool(tool, ttlMs), offered);
+  const offer = (settings: Settings, using: Using) => offerOf(registry, settings, using);
   const budget = { ...defaultBudget, ...options.budget }, { warm = new Warm() } = options;
-  const sliceOptions = { store, queue, clock, models, registry, budget, leaseMs, warm, holding, menu };
+  const sliceOptions = { store, queue, clock, models, registry, budget, leaseMs, warm, holding, menu, offer };
 
   /** What every submission has in common; `like` is the run it is meant for. */
   const submit = (thread: string, more: Partial<Submission>, busy?: string) =>
@@ -86,11 +89,18 @@ export function createRuntime(options: RuntimeOptions): Runtime {
   };
 
   return {
-    menu,
+    async menu(settings) {
+      const { tools, warnings, close } = await offer(settings, {
+        signal: new AbortController().signal,
+        fetch,
+      });
+      await close();
+      return { tools: menu(settings, tools), warnings };
+    },
 
     async start(tenant, content, settings, { thread: named, ifBusy = "steer", source, key } = {}) {
       refuseUnbuilt(settings);
-      checkChoice(settings, menu(settings));
+      checkChoice(settings, menu(settings), registry.sources(settings));
       if (settings.model !== undefined) models.get(settings.model);
       const thread = runs.threadKey(tenant, named ?? (key ? await threadOfKey(key) : `t_${clock.id(16)}`));
       const joins = ifBusy === "steer" || ifBusy === "follow_up";
@@ -230,11 +240,15 @@ function refuseUnbuilt({ choices, callbackUrl }: Settings): void {
   }
 }
 
-function checkChoice({ toolChoice }: Settings, offered: Tool[]): void {
-  if (typeof toolChoice === "object" && !offered.some((tool) => tool.name === toolChoice.name)) {
+/** Sources are not asked here, so what they may have counts as had. */
+function checkChoice({ toolChoice }: Settings, offered: Tool[], sources: ToolSource[]): void {
+  if (
+    typeof toolChoice === "object" && !offered.some((tool) => tool.name === toolChoice.name) &&
+    !sources.some((source) => source.covers(toolChoice.name))
+  ) {
     throw new InputError("bad_input", `tool_choice: the run has no tool "${toolChoice.name}"`);
   }
-  if (toolChoice === "required" && !offered.length) {
+  if (toolChoice === "required" && !offered.length && !sources.length) {
     throw new InputError("bad_input", "tool_choice: the run has no tools, so none can be required");
   }
 }

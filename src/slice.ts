@@ -11,13 +11,14 @@ import { LeaseLostError } from "./errors.ts";
 import { holdLease } from "./lease.ts";
 import { loop } from "./loop.ts";
 import type { Models } from "./model.ts";
+import { type Offer, withPossibleChoice } from "./offer.ts";
 import { fail } from "./outcome.ts";
 import type { Delivery, Queue } from "./queue.ts";
 import type { Registry } from "./registry.ts";
 import { nested } from "./replay.ts";
 import { maxIterations, noProgress, type Progress, publicThread, readStored, type Settings } from "./run.ts";
 import type { Store } from "./store.ts";
-import type { Tool } from "./tool.ts";
+import type { Tool, Using } from "./tool.ts";
 import { Transcript } from "./transcript.ts";
 
 export interface SliceOptions {
@@ -31,7 +32,8 @@ export interface SliceOptions {
   /** Transcripts that this process holds, and its slices, by run. Only speed depends on either. */
   warm: Warm;
   holding: Map<string, Held>;
-  menu(settings: Settings): Tool[];
+  offer(settings: Settings, using: Using): Promise<Offer>;
+  menu(settings: Settings, offered: Tool[]): Tool[];
 }
 
 export interface Held {
@@ -90,24 +92,32 @@ export async function slice(
     spending: new Spending(it.budget, since),
   });
   const exhausted = claimed.attempts > maxAttempts || claimed.claims > maxClaims(settings);
+  let offer: Promise<Offer> | undefined;
   if (exhausted) {
     const why = claimed.attempts > maxAttempts
       ? `Gave up after ${claimed.attempts - 1} attempts that did not bring the run further`
       : `Gave up after ${claimed.claims - 1} slices, the most that a run with its max_iterations may take`;
     journal.commit(() => fail(journal, "attempts", why));
   } else {
+    offer = it.offer(settings, journal);
     // Also what the menu throws, if a tool is gone since the run began, is the run's failure to go on.
-    (async () =>
-      await loop({ frame: root, journal, models: it.models, settings, menu: it.menu(settings), nested }))()
-      .catch(journal.fail);
+    offer.then(async ({ tools, warnings }) => {
+      for (const { code, message } of warnings) journal.warn(code, message);
+      const menu = it.menu(settings, tools), possible = withPossibleChoice(settings, menu);
+      await loop({ frame: root, journal, models: it.models, settings: possible, menu, nested });
+    }).catch(journal.fail);
   }
   it.holding.set(claimed.run, {
     stop: () => journal.fail(new LeaseLostError()),
     ended: journal.ended.then(() => {}, () => {}),
   });
-  const { publish } = await journal.ended.finally(() => it.holding.delete(claimed.run));
-  warm.keep(delivery.thread, transcript);
-  if (publish) await queue.publish(publish);
+  try {
+    const { publish } = await journal.ended.finally(() => it.holding.delete(claimed.run));
+    warm.keep(delivery.thread, transcript);
+    if (publish) await queue.publish(publish);
+  } finally {
+    await offer?.then(({ close }) => close());
+  }
 }
 
 /** Transcripts by thread, the least recently used dropped first. A slice takes one out while it works, so that no two share it. */

@@ -76,6 +76,37 @@ export interface Tool {
   execute(args: any, context: AgenticContext): unknown;
 }
 
+/**
+ * Tools that another program offers, so that only it can tell which they are. It is asked once in a slice, and not at all for a run that can
+ * use none of them.
+ */
+export interface ToolSource {
+  /** For people: who did not answer. */
+  readonly name: string;
+  /** Whether a tool of this name, if there is one, is to be asked for here. Known without asking anybody. */
+  covers(name: string): boolean;
+  /**
+   * Asks for the tools; what they hold open is theirs until `close`. Rejects if they cannot be had, which costs the run these tools and
+   * nothing else: the message becomes a warning, so it must hold no secrets.
+   */
+  open(using: Using): Promise<{ tools: Tool[]; close(): Promise<void> }>;
+}
+
+/** What a source may use: a signal that ends the asking, and the platform's fetch, counted against the slice's subrequests. */
+export interface Using {
+  signal: AbortSignal;
+  fetch: typeof fetch;
+}
+
+/** What a run may call. */
+export interface Menu {
+  /** All of it, in a stable order. A call is looked up here. */
+  tools: Tool[];
+  /** The names of those that a request shows only once the model has found them. */
+  deferred: ReadonlySet<string>;
+  removed: RemovedTool[];
+}
+
 /** A result that says more than text. Any other value that a tool returns is text or becomes JSON. */
 export class ToolOutput {
   constructor(readonly content: string | UserBlock[], readonly isError = false) {}

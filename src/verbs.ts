@@ -1,5 +1,5 @@
 /** What can be done to runs from outside: the HTTP face, the library face and the command line all stand on these. */
-import type { Answer, MailKind } from "./entry.ts";
+import type { Answer, Bodies, MailKind } from "./entry.ts";
 import type { Placed } from "./event.ts";
 import type { Message, UserBlock } from "./message.ts";
 import type { Delivery } from "./queue.ts";
@@ -81,8 +81,8 @@ export interface Verbs {
     options: { after?: string; signal: AbortSignal },
   ): AsyncIterable<Placed>;
   delete(tenant: string, thread: string): Promise<void>;
-  /** The tools a run with these settings would get. */
-  menu(settings: Settings): Tool[];
+  /** The tools a run with these settings would get now, and what else it would be warned of. */
+  menu(settings: Settings): Promise<{ tools: Tool[]; warnings: Bodies["warning"][] }>;
   /**
    * Advances a run by one slice. Resolves when the delivery may be acknowledged; throws RetryableError when it must come again, FatalError
    * when that is of no use before the operator has acted. `message` and `retried`: see `Received`.

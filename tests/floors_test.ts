@@ -8,7 +8,7 @@ const floors = [
   // ports, with their promises, and pure arithmetic beside them
   ...["clock", "budget", "queue", "store", "model", "tool", "event", "verbs"],
   // which tools, what arguments
-  ...["address", "pattern", "coercion", "validate", "registry"],
+  ...["address", "pattern", "branching", "coercion", "validate", "registry", "offer"],
   // the loop
   ...["transcript", "journal", "outcome", "render", "execute", "dispatch", "turn", "loop"],
   // durability

@@ -199,9 +199,10 @@ export function routes(
       summary: "The tools that a run would get",
       query: z.strictObject({ toolset: z.string().min(1).optional(), source: z.string().min(1).optional() }),
       out: { statuses: { 200: "The menu" }, schema: schema.Menu },
-      run({ query: { toolset, source } }) {
+      async run({ query: { toolset, source } }) {
         const settings = { ...(toolset ? { toolset } : {}), ...(source ? { toolsSource: source } : {}) };
-        return Promise.resolve({ status: 200, body: { tools: verbs.menu(settings).map(toolOut) } });
+        const { tools, warnings } = await verbs.menu(settings);
+        return { status: 200, body: { tools: tools.map(toolOut), warnings } };
       },
     }),
   ];

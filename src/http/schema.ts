@@ -220,6 +220,9 @@ export const Menu = z.object({
     parameters: object("JSON Schema"),
     replay: z.enum(["safe", "never"]),
   })),
+  warnings: z.array(z.object({ code: z.string(), message: z.string() })).meta({
+    description: "Tools that are missing now, and why",
+  }),
 }).meta({ id: "Menu" });
 
 export const ErrorAnswer = z.object({

@@ -113,9 +113,9 @@ export class FakeVerbs implements Verbs {
     return Promise.resolve();
   }
 
-  menu(settings: Settings): Tool[] {
+  menu(settings: Settings): ReturnType<Verbs["menu"]> {
     this.#called("menu", "", [settings]);
-    return this.tools;
+    return Promise.resolve({ tools: this.tools, warnings: [] });
   }
 
   deliver(): Promise<void> {
