@@ -4,6 +4,7 @@
  */
 import * as z from "zod";
 import { dereference, type Schema, type SchemaDraft, validate } from "@cfworker/json-schema";
+import { looks, mostLooks } from "./branching.ts";
 import { coerce, fits, isObject, type Rules } from "./coercion.ts";
 import { InputError, messageOf } from "./errors.ts";
 import type { Json } from "./message.ts";
@@ -99,6 +100,7 @@ function rulesOf(parameters: Parameters, tool?: string): Known {
     const root = structuredClone(shown) as Schema;
     const lookup: Rules["lookup"] = dereference(root);
     for (const part of Object.values(lookup)) if (typeof part === "object") makeCheckable(part, lookup);
+    refuseEndless(lookup);
     const rules = { shown, root, lookup, draft: draftOf(String($schema ?? "")) };
     known.set(parameters, rules);
     return rules;
@@ -149,6 +151,16 @@ function makeCheckable(schema: Schema, lookup: Rules["lookup"]): void {
     delete schema.patternProperties;
     delete schema.additionalProperties;
     delete schema.unevaluatedProperties;
+  }
+}
+
+/** Whatever value stands there, checking it must end, and soon. */
+function refuseEndless(lookup: Rules["lookup"]): void {
+  const known = new Map<Schema, number>();
+  for (const part of Object.values(lookup)) {
+    const count = looks(part, lookup, known);
+    if (count === Infinity) throw new Error("parameters: a $ref leads back to where it stands");
+    if (count > mostLooks) throw new Error(`parameters: more than ${mostLooks} schemas apply to one value`);
   }
 }
 

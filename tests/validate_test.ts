@@ -243,6 +243,48 @@ Deno.test("A pattern that could run for ever is not run; others are (H09)", () =
   ok(performance.now() - start < 1000);
 });
 
+Deno.test("A schema that multiplies, or leads back to itself, is refused where it is defined (H09)", () => {
+  const refer = (name: string) => ({ $ref: `#/$defs/${name}` });
+  const doubling = (levels: number, keyword: string) => ({
+    type: "object",
+    properties: { a: refer("x0") },
+    $defs: Object.fromEntries(
+      Array.from({ length: levels }, (_, n) => [
+        `x${n}`,
+        n === levels - 1 ? {} : { [keyword]: [refer(`x${n + 1}`), refer(`x${n + 1}`)] },
+      ]),
+    ),
+  });
+  for (const keyword of ["allOf", "anyOf", "oneOf"]) {
+    throws(
+      () => schemaOf(doubling(40, keyword), "t"),
+      /Tool "t": parameters: more than 10000 schemas apply/,
+    );
+    schemaOf(doubling(8, keyword), "t");
+  }
+  for (
+    const schema of [
+      { $ref: "#" },
+      { properties: { a: refer("x") }, $defs: { x: { anyOf: [refer("y")] }, y: { not: refer("x") } } },
+    ]
+  ) throws(() => schemaOf(schema, "t"), /\$ref leads back/);
+  // A tree goes on in its children; a union may have many members.
+  const tree = {
+    type: "object",
+    properties: { children: { type: "array", items: { anyOf: [{ $ref: "#" }, { type: "null" }] } } },
+  };
+  const members = Array.from(
+    { length: 500 },
+    (_, n) => ({ properties: { kind: { const: n } }, required: ["kind"] }),
+  );
+  for (
+    const [schema, args] of [[tree, { children: [{ children: [null] }] }], [{ anyOf: members }, { kind: 7 }]]
+  ) {
+    const tool = { name: "t", description: "", parameters: schema as Parameters, execute: () => "" };
+    equal(check(tool, args), { ok: true, args });
+  }
+});
+
 Deno.test("A parameter may be called pattern, format or $ref-like names", () => {
   const properties = { pattern: { type: "string" }, format: { type: "string" }, id: { type: "number" } };
   equal(schemaOf({ type: "object", properties }).properties, properties);
