@@ -53,6 +53,16 @@ export interface Settings {
   limits?: Limits;
 }
 
+/** What may take a tool out of a menu, in the order in which they are asked. */
+export type Layer = "registration" | "exposure" | "preset" | "source" | "availability" | "deny" | "allow";
+
+/** A tool that is missing from a menu, and the layer that took it out. */
+export interface RemovedTool {
+  name: string;
+  layer: Layer;
+  reason?: string;
+}
+
 /** What is stored beside the settings when a run is made. */
 export interface Stored {
   v: 1;
@@ -107,6 +117,8 @@ export interface RunView {
   createdAt: number;
   updatedAt: number;
   metadata: { [key: string]: Json };
+  /** The tools that its settings keep from it, in the deployment as it is now; absent if there is none. For debugging. */
+  toolsRemoved?: RemovedTool[];
 }
 
 export const noProgress: Progress = {

@@ -1,7 +1,7 @@
 /** A tool: what the model may call, and what runs when it does. */
 import type * as z from "zod";
 import type { Json, UserBlock } from "./message.ts";
-import type { Settings, WaitFor } from "./run.ts";
+import type { RemovedTool, Settings, WaitFor } from "./run.ts";
 
 /** JSON Schema of type object, or a zod object. */
 export type Parameters = z.ZodType | { [key: string]: Json };
@@ -58,6 +58,9 @@ export interface Wait {
   reason?: string;
 }
 
+/** The settings of a deployment. They are handed in, never read from the process. */
+export type Environment = { readonly [name: string]: string | undefined };
+
 /** A tool whose arguments have been checked; the form in which the loop knows all tools. */
 export interface Tool {
   name: string;
@@ -70,6 +73,20 @@ export interface Tool {
   timeoutMs?: number;
   /** Durable waiting before the call runs: the run holds no function meanwhile. Undefined: no wait. */
   wait?(args: any, now: number): Wait | undefined;
+  /** Asked once, when the deployment starts. If it does not say true, or throws, there is no such tool. */
+  availableIf?(env: Environment): boolean;
+  /** false: in no menu, except where `tools` names it. */
+  expose?: boolean;
+  /** Values of a run's `toolsSource` for which the tool is not offered: "slack", "webhook". */
+  unsafeIn?: readonly string[];
+  /** Settings without which it is not offered. */
+  requiresEnv?: readonly string[];
+  /** Asked whenever a menu is made. If it does not say true, or throws, the tool is not offered. */
+  check?(env: Environment): boolean;
+  /** Its schema stays out of the request until the model finds it with `tool_search`. */
+  defer?: boolean;
+  /** Words by which `tool_search` finds it, besides its name and description. */
+  hint?: string;
   /** The body calls `exec` and `step` and is run again from its start in each slice. */
   agentic?: boolean;
   /** Returns a string, or a value that becomes JSON, or a `ToolOutput`; may throw: the model gets the error. */
