@@ -8,7 +8,7 @@
  * S3. The slice ends by a commit only when nothing is in flight: a step or call that has run is recorded first (DESIGN §3, Replay).
  * S4. Observers cannot hurt: what is shown to watchers is sent aside, and its failures are dropped (rule 10).
  */
-import { Spending } from "./budget.ts";
+import type { Spending } from "./budget.ts";
 import type { Clock } from "./clock.ts";
 import { encode, publicId, root } from "./entry.ts";
 import { FatalError, LeaseLostError, messageOf, RetryableError } from "./errors.ts";
@@ -62,6 +62,11 @@ export function holdLease(it: Holding): Journal & { ended: Promise<Outcome>; fai
     close(error);
     if (error instanceof LeaseLostError) end({});
     else reject(error);
+  };
+  const cutOff = (limit: string) => {
+    if (over) return;
+    cut = true;
+    aborter.abort(new DOMException(`The slice has reached its limit of ${limit}`, "TimeoutError"));
   };
   const stand = () => new Promise<never>(() => {});
 
@@ -145,6 +150,7 @@ export function holdLease(it: Holding): Journal & { ended: Promise<Outcome>; fai
   const repeated = async (send: () => Promise<Committed>): Promise<Committed> => {
     for (let tries = 1;; tries++) {
       try {
+        spending.subrequests++;
         return await send();
       } catch (error) {
         if (over) return await stand();
@@ -215,17 +221,15 @@ export function holdLease(it: Holding): Journal & { ended: Promise<Outcome>; fai
     for (;;) {
       await clock.sleep(Math.min(renewMs, it.leaseMs / 3), finished.signal);
       if (over) return;
+      spending.subrequests++;
+      if (spending.exhausted) cutOff("subrequests");
       // A renew that fails says nothing: the next one, or a commit, will tell.
       const renewed = await store.renew(lease, it.leaseMs).catch(() => undefined);
       if (renewed?.is === "lost") return fail(new LeaseLostError());
       if (renewed) watched = renewed.watched;
     }
   })();
-  clock.sleep(spending.budget.hardMs, finished.signal).then(() => {
-    if (over) return;
-    cut = true;
-    aborter.abort(new DOMException("The slice has reached its limit of time", "TimeoutError"));
-  });
+  clock.sleep(spending.budget.hardMs, finished.signal).then(() => cutOff("time"));
 
   // S4. One batch is on its way at a time, so that pieces stay in order.
   const streaming = new Set<string>();
@@ -237,12 +241,14 @@ export function holdLease(it: Holding): Journal & { ended: Promise<Outcome>; fai
       const items = pieces, begins = reset;
       pieces = [];
       reset = false;
-      if (!over) await store.stream(lease, items, begins);
+      if (over) return;
+      spending.subrequests++;
+      await store.stream(lease, items, begins);
     }
   };
   const show = (frame: string, piece: Piece) => {
     if ("ends" in piece) return void streaming.delete(piece.message);
-    if (!watched || over) return;
+    if (!watched || over || spending.scarce) return;
     if ("begins" in piece) {
       reset ||= streaming.size === 0;
       streaming.add(piece.message);
@@ -301,10 +307,10 @@ export function holdLease(it: Holding): Journal & { ended: Promise<Outcome>; fai
     permitted: (path) => permitted.delete(path),
     show,
     shown,
-    countTurn: () => void spending.turns++,
-    fetch: (input, init) => {
-      spending.subrequests++;
-      return fetch(input, init);
+    countTurn: () => spending.turn(),
+    fetch: async (input, init) => {
+      spending.fetch();
+      return await fetch(input, init);
     },
     warn: (code, message) => void warnings.push(encode("warning", run, root, { code, message })),
     entry: (kind, path, body, more) => encode(kind, run, path, body, more),

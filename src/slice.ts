@@ -66,12 +66,14 @@ export async function slice(
     if (claimed.publish) await queue.publish(claimed.publish);
     return;
   }
-  const since = clock.now();
+  const spending = new Spending(it.budget, clock.now());
+  spending.subrequests++;
   const transcript = held?.incarnation === claimed.lease.incarnation && held.length === claimed.from
     ? held
     : new Transcript(claimed.lease.incarnation);
   transcript.append(claimed.entries);
   while (transcript.length < claimed.length) {
+    spending.subrequests++;
     const page = await store.read(delivery.thread, { from: transcript.length });
     if (page?.incarnation !== transcript.incarnation || !page.entries.length) return;
     // Entries that came after the claim are left for the first commit to answer.
@@ -89,7 +91,7 @@ export async function slice(
     progress: { ...before, slices: before.slices + 1 },
     transcript,
     thread: publicThread(delivery.thread),
-    spending: new Spending(it.budget, since),
+    spending,
   });
   const exhausted = claimed.attempts > maxAttempts || claimed.claims > maxClaims(settings);
   let offer: Promise<Offer> | undefined;
