@@ -115,6 +115,15 @@ export interface Using {
   fetch: typeof fetch;
 }
 
+/** What a run may call. */
+export interface Menu {
+  /** All of it, in a stable order. A call is looked up here. */
+  tools: Tool[];
+  /** The names of those that a request shows only once the model has found them. */
+  deferred: ReadonlySet<string>;
+  removed: RemovedTool[];
+}
+
 /** A result that says more than text. Any other value that a tool returns is text or becomes JSON. */
 export class ToolOutput {
   constructor(readonly content: string | UserBlock[], readonly isError = false) {}
