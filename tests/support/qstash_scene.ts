@@ -1,7 +1,8 @@
 /** A service between the SQLite store and a QStash stand-in, with time in the test's hand; deliveries come as signed HTTP requests. */
 import assert from "node:assert/strict";
 import { type Clock, systemClock } from "../../src/clock.ts";
-import { createPawl, type Pawl, type PawlOptions, type Store } from "../../src/mod.ts";
+import { createPawl, type Pawl, type Store } from "../../src/mod.ts";
+import type { PawlOptions } from "../../src/pawl.ts";
 import { type QstashOptions, qstashQueue } from "../../src/queue/qstash.ts";
 import { sqliteStore } from "../../src/store/sqlite.ts";
 import { type ManualClock, manualClock, settle } from "./clock.ts";

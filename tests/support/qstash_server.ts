@@ -190,7 +190,11 @@ export async function qstashServer(options: QstashServerOptions = {}): Promise<Q
 
   const server = createServer(async (request: IncomingMessage, response: ServerResponse) => {
     const chunks: Uint8Array[] = [];
-    for await (const chunk of request) chunks.push(chunk);
+    try {
+      for await (const chunk of request) chunks.push(chunk);
+    } catch {
+      return; // Whoever sent it died over it.
+    }
     const body = new Uint8Array(await new Blob(chunks as BlobPart[]).arrayBuffer());
     const { method = "GET", url = "/" } = request;
     const at = url.indexOf("?"), path = at < 0 ? url : url.slice(0, at);

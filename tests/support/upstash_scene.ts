@@ -4,7 +4,8 @@
  */
 import assert from "node:assert/strict";
 import { decode, type Entry } from "../../src/entry.ts";
-import { createPawl, type Pawl, type PawlOptions, type Store } from "../../src/mod.ts";
+import { createPawl, type Pawl, type Store } from "../../src/mod.ts";
+import type { PawlOptions } from "../../src/pawl.ts";
 import { type QstashOptions, qstashQueue } from "../../src/queue/qstash.ts";
 import { upstashStore } from "../../src/store/upstash.ts";
 import type { ManualClock } from "./clock.ts";
@@ -211,7 +212,7 @@ async function upstashScene(
     async [Symbol.asyncDispose]() {
       rest.fault = undefined;
       // Nobody waits for what a test has left hanging.
-      for (const process of processes.keys()) process.kill();
+      for (const process of [...processes.keys()]) process.kill();
       await qstash[Symbol.asyncDispose]();
       for (const each of stores) await each.close();
     },
