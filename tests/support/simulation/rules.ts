@@ -74,11 +74,16 @@ export async function judgeThread(thread: string, it: Evidence): Promise<void> {
 function judgeLog(log: Entry[], maxIterations: number, bad: Bad): void {
   const ended = new Set<string>(), asked = new Map<string, string>(), answered = new Set<string>();
   const begun = new Set<string>(), turns = new Map<string, number>(), started = new Set<string>();
+  const last = new Map<string, string>();
   for (const entry of log) {
     const { run, path, kind } = entry, what = `${run} ${path}`;
     // Who takes mail back after the run's end leaves a word of it in the log.
     if (ended.has(run) && kind !== "withdrawn") bad("R3 end", `${kind} of ${what} after it`);
     if (kind === "end") ended.add(run);
+    if (path === root && (kind === "user" || kind === "assistant")) last.set(run, kind);
+    if (kind === "end" && entry.body.finishReason === "stop" && last.get(run) !== "assistant") {
+      bad("R3 end", `${run} ended without a word on its last mail`);
+    }
     if (kind === "start" && started.has(run)) bad("R1 writer", `${run} starts twice`);
     if (kind === "start") started.add(run);
     if (kind === "turn" && path === root) {
