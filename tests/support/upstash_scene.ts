@@ -167,7 +167,8 @@ async function upstashScene(
         ...(body === undefined ? {} : { body: typeof body === "string" ? body : JSON.stringify(body) }),
       }),
     );
-    return { status: answer.status, headers: answer.headers, json: await answer.json() };
+    const text = await answer.text();
+    return { status: answer.status, headers: answer.headers, json: text ? JSON.parse(text) : undefined };
   };
 
   const qstash = await qstashServer({
