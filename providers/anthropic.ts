@@ -4,6 +4,7 @@ import type { AssistantBlock, Message, ToolMessage, Usage, UserBlock } from "../
 import type { Delta, Model, ModelRequest, ReplyBlock } from "../src/model.ts";
 import { fetchStream } from "./answer.ts";
 import { argumentsObject, received, wireId, wireName } from "./call.ts";
+import { strict } from "./format.ts";
 import { sendable } from "./history.ts";
 import { conclude, harmless, noTimeout, read, type Reader, type Stop, tokens } from "./reader.ts";
 
@@ -18,11 +19,15 @@ const vendor = "anthropic";
 /** The API insists on a limit. Every model takes this one, and an answer or a file in a call's arguments seldom needs more. */
 export const maxTokens = 8192;
 
+/** Models that refuse to be held to a schema. */
+const unformatted = /^claude-([123]|instant|(opus|sonnet)-4(-0|-2025|$))/;
+
 /** The model `name` ("anthropic/…") over the Messages API. */
 export function anthropic(name: string, { apiKey, baseURL }: AnthropicOptions): Model {
   const model = name.slice(name.indexOf("/") + 1);
   return {
     name,
+    formats: (schema) => /^claude-/.test(model) && !unformatted.test(model) && strict(schema),
     reply: async (request, { signal, onDelta }) => {
       const body = messagesBody(model, sendable(request, name));
       const open = async (signal: AbortSignal) => {
@@ -46,7 +51,7 @@ export function anthropic(name: string, { apiKey, baseURL }: AnthropicOptions): 
 
 /** The request on the wire. */
 export function messagesBody(model: string, request: ModelRequest): Anthropic.MessageCreateParamsStreaming {
-  const { system, messages, tools } = request;
+  const { system, messages, tools, responseFormat: schema } = request;
   return {
     model,
     max_tokens: maxTokens,
@@ -63,6 +68,7 @@ export function messagesBody(model: string, request: ModelRequest): Anthropic.Me
         tool_choice: choice(request),
       }
       : {}),
+    ...(schema ? { output_config: { format: { type: "json_schema", schema } } } : {}),
   };
 }
 

@@ -12,7 +12,7 @@ import type { ModelRequest } from "../src/model.ts";
  * about tools (CASES D04).
  */
 export function sendable(request: ModelRequest, name: string): ModelRequest {
-  const { system, tools, toolChoice, parallelToolCalls } = request;
+  const { system, tools, toolChoice, parallelToolCalls, responseFormat } = request;
   const vendor = name.slice(0, name.indexOf("/"));
   const messages = request.messages.map((message) =>
     message.role === "assistant" ? ownOnly(message, vendor, message.model === name) : message
@@ -23,6 +23,7 @@ export function sendable(request: ModelRequest, name: string): ModelRequest {
     tools: wellFormed(tools),
     toolChoice: tools.length ? toolChoice : "auto",
     ...(tools.length && parallelToolCalls !== undefined ? { parallelToolCalls } : {}),
+    ...(responseFormat ? { responseFormat: wellFormed(responseFormat) } : {}),
   };
 }
 

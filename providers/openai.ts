@@ -3,6 +3,7 @@ import type OpenAI from "openai";
 import type { AssistantBlock, Message, Usage, UserBlock } from "../src/message.ts";
 import type { Delta, Model, ModelRequest, ReplyBlock } from "../src/model.ts";
 import { argumentsText, received, wireId, wireName } from "./call.ts";
+import { formatName, strict } from "./format.ts";
 import { sendable } from "./history.ts";
 import { conclude, harmless, read, type Reader, type Stop, tokens } from "./reader.ts";
 import { client, type OpenAIOptions } from "./openai_client.ts";
@@ -19,6 +20,7 @@ export function openai(name: string, options: OpenAIOptions): Model {
   const sdk = client(options);
   return {
     name,
+    formats: () => true,
     reply: async (request, { signal, onDelta }) => {
       const body = responsesBody(model, sendable(request, name));
       const open = async (signal: AbortSignal) => await (await sdk()).responses.create(body, { signal });
@@ -29,7 +31,7 @@ export function openai(name: string, options: OpenAIOptions): Model {
 
 /** The request on the wire. */
 export function responsesBody(model: string, request: ModelRequest): Body {
-  const { system, messages, tools, toolChoice, parallelToolCalls } = request;
+  const { system, messages, tools, toolChoice, parallelToolCalls, responseFormat: schema } = request;
   return {
     model,
     ...(system ? { instructions: system } : {}),
@@ -51,6 +53,9 @@ export function responsesBody(model: string, request: ModelRequest): Body {
         tool_choice: toolChoice,
         ...(parallelToolCalls === undefined ? {} : { parallel_tool_calls: parallelToolCalls }),
       }
+      : {}),
+    ...(schema
+      ? { text: { format: { type: "json_schema", name: formatName, schema, strict: strict(schema) } } }
       : {}),
   };
 }

@@ -6,6 +6,7 @@ import type OpenAI from "openai";
 import { type Image, type Message, textOf, type Usage, type UserBlock } from "../src/message.ts";
 import { type Delta, type Model, ModelError, type ModelRequest, type ReplyBlock } from "../src/model.ts";
 import { argumentsText, received, wireId, wireName } from "./call.ts";
+import { formatName, strict } from "./format.ts";
 import { sendable } from "./history.ts";
 import { conclude, harmless, read, type Reader, type Stop, tokens } from "./reader.ts";
 import { client, type OpenAIOptions } from "./openai_client.ts";
@@ -18,6 +19,7 @@ export function openaiChat(name: string, options: OpenAIOptions): Model {
   const sdk = client(options);
   return {
     name,
+    formats: () => true,
     reply: async (request, { signal, onDelta }) => {
       const body = chatBody(model, sendable(request, name));
       const open = async (signal: AbortSignal) =>
@@ -29,7 +31,7 @@ export function openaiChat(name: string, options: OpenAIOptions): Model {
 
 /** The request on the wire. */
 export function chatBody(model: string, request: ModelRequest): Body {
-  const { system, messages, tools, toolChoice, parallelToolCalls } = request;
+  const { system, messages, tools, toolChoice, parallelToolCalls, responseFormat: schema } = request;
   return {
     model,
     messages: [...(system ? [{ role: "system" as const, content: system }] : []), ...chatMessages(messages)],
@@ -45,6 +47,14 @@ export function chatBody(model: string, request: ModelRequest): Body {
           ? toolChoice
           : { type: "function", function: { name: toolChoice.name } },
         ...(parallelToolCalls === undefined ? {} : { parallel_tool_calls: parallelToolCalls }),
+      }
+      : {}),
+    ...(schema
+      ? {
+        response_format: {
+          type: "json_schema",
+          json_schema: { name: formatName, schema, strict: strict(schema) },
+        },
       }
       : {}),
   };

@@ -17,6 +17,8 @@ export interface ModelRequest {
   /** What no wire can say is enforced by the loop. With no tools, neither this nor `parallelToolCalls` is sent (CASES D04). */
   toolChoice: ToolChoice;
   parallelToolCalls?: boolean;
+  /** JSON Schema of type object that the text of a message without calls must suit. Only for models whose `formats` takes it. */
+  responseFormat?: { [key: string]: Json };
 }
 
 /** A piece of a message that is being streamed. For observers only: the reply says it all again. */
@@ -48,6 +50,8 @@ export interface Model {
    * ModelError, and nothing of it is executed.
    */
   reply(request: ModelRequest, options: ModelOptions): Promise<ModelReply>;
+  /** Whether the vendor itself can hold answers to this JSON Schema. Where not, the prompt asks for it; the loop checks in either case. */
+  formats?(schema: { [key: string]: Json }): boolean;
 }
 
 /** Where models come from. */
