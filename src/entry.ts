@@ -9,7 +9,7 @@
  * "facts" is "3.0/facts", that loop's calls are "3.0/facts/1.0". A call's identity is (run, path), never the vendor's id (rule 5).
  */
 import type { AssistantMessage, ToolMessage, UserMessage } from "./message.ts";
-import type { FinishReason, RunError, WaitFor, WaitingCall } from "./run.ts";
+import type { FinishReason, RunError, RunView, WaitFor, WaitingCall } from "./run.ts";
 import { FatalError } from "./errors.ts";
 
 export type MailKind = "steering" | "follow_up";
@@ -26,6 +26,8 @@ export interface Bodies {
   withdrawn: Record<string, never>;
   /** A user message; path is the frame that took it. A prompt is the first of its run. */
   user: Omit<UserMessage, "role" | "id">;
+  /** The model is asked once more for a choice or a value, in turn n; id is the message's. */
+  reask: { content: string; at: number };
   /** Turn n begins, so a model call is permitted; `ended` says what the turn before it held. */
   turn: { ended?: { message: string; results: string[] } };
   /** The model's message of turn n. */
@@ -51,8 +53,8 @@ export interface Bodies {
   enter: { fingerprint: string };
   /** What a step of an agentic function returned; path is the call's path and the step's name. `value` undefined: nothing. */
   step: { value?: unknown };
-  /** A nested loop ended. */
-  return: { text: string; finishReason: FinishReason; ended?: { message: string; results: string[] } };
+  /** A nested loop ended; `error`: without the choice or the value that was asked for. */
+  return: Returned & { ended?: { message: string; results: string[] } };
   /** A listener should know of this. */
   warning: { code: string; message: string };
   /** A slice ends and the run goes on later. */
@@ -65,6 +67,12 @@ export interface Bodies {
     ended?: { message: string; results: string[] };
     at: number;
   };
+}
+
+/** What a nested loop comes to. */
+export interface Returned extends Pick<RunView, "choice" | "output" | "error"> {
+  text: string;
+  finishReason: FinishReason;
 }
 
 export type Answer = { content: string; isError?: boolean } | { approve: boolean; reason?: string };

@@ -102,6 +102,10 @@ export class Projector {
         // What the frame's first turn takes is its prompt; only later mail has been announced as waiting.
         return entry.n > 1 ? [{ type: "mail_taken", messageId: entry.id }, ...said] : said;
       }
+      case "reask": {
+        const message: UserMessage = { role: "user", id: entry.id, source: "pawl", ...entry.body };
+        return [{ type: "message_start", message }, { type: "message_end", message }];
+      }
       case "turn": {
         this.#frames.set(entry.path, { turn: entry.n });
         return [...this.#turnEnd(entry.n - 1, entry.body.ended), { type: "turn_start", turn: entry.n }];

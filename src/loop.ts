@@ -6,15 +6,15 @@
  * L2. A run's `end` and a frame's `return` are written only together with the knowledge that no mail is left, or with a successor for it.
  */
 import { dispatch } from "./dispatch.ts";
-import { root } from "./entry.ts";
-import { boundary, finish, finishReason, type Loop, mailWaits, steering } from "./outcome.ts";
-import { type FinishReason, maxIterations } from "./run.ts";
+import { type Returned, root } from "./entry.ts";
+import { boundary, conclude, limit, type Loop, mailGoesFirst, steering } from "./outcome.ts";
+import { maxIterations } from "./run.ts";
 import type { Take } from "./store.ts";
 import type { Frame } from "./transcript.ts";
 import { turn } from "./turn.ts";
 
 /** Runs a frame to its end. The run's own loop ends with its slice, so of that this never returns. */
-export async function loop(it: Loop): Promise<{ text: string; finishReason: FinishReason }> {
+export async function loop(it: Loop): Promise<Returned> {
   for (;;) {
     const { transcript, run } = it.journal, at = transcript.frame(it.frame);
     if (!at || transcript.run !== run) await begin(it);
@@ -40,12 +40,11 @@ async function begin({ journal, frame }: Loop): Promise<void> {
   }));
 }
 
-/** After a message that asks for nothing: the end, unless mail came. */
+/** After a message that calls nothing: what it comes to, unless mail came. */
 async function follow(it: Loop, at: Frame): Promise<void> {
   await it.journal.commit(() => {
-    const reason = finishReason(at);
-    if (reason !== "stop" || !mailWaits(it)) return { quiet: finish(it, at, reason) };
-    if (at.turn >= maxIterations(it.settings)) return { change: finish(it, at, "max_iterations") };
+    if (!mailGoesFirst(it, at)) return { quiet: conclude(it, at) };
+    if (at.turn >= maxIterations(it.settings)) return { change: limit(it, at) };
     const looks: Take[] = [steering(it.settings)];
     if (it.frame === root) looks.push({ kinds: ["follow_up"], all: it.settings.followUpMode === "all" });
     return { quiet: boundary(it, at), take: looks, into: { frame: it.frame, turn: at.turn + 1 } };

@@ -8,6 +8,8 @@ import { createPawl as createPawlOver, type Pawl, type PawlOptions } from "./paw
 import { inProcessQueue } from "./queue/in_process.ts";
 import { sqliteStore } from "./store/sqlite.ts";
 
+export { type Choices, type Chosen, defineChoice } from "./choice.ts";
+export { DecisionError } from "./decision.ts";
 export { FatalError, InputError, RetryableError, RunFailedError } from "./errors.ts";
 export {
   type AgenticContext,
@@ -23,7 +25,7 @@ export type { Clock } from "./clock.ts";
 export type { Placed } from "./event.ts";
 export type { Message } from "./message.ts";
 export type { Delivery, Queue } from "./queue.ts";
-export type { RunView, Settings } from "./run.ts";
+export type { Choice, RunView, Settings } from "./run.ts";
 export type { Store } from "./store.ts";
 export type { Accepted, Content } from "./verbs.ts";
 export type { Pawl };

@@ -1,9 +1,17 @@
 /** What a loop writes when something is over: a turn, a frame, the run, a call that nobody ran. Pure: each answers parts of a commit. */
-import { callPath, publicId, root } from "./entry.ts";
+import { asksForMore, codeOf, type Fault, judge, missing, reminder } from "./decision.ts";
+import { callPath, publicId, root, turnPath } from "./entry.ts";
 import type { Journal, Part, Step } from "./journal.ts";
 import { textOf } from "./message.ts";
 import type { Models } from "./model.ts";
-import { type FinishReason, maxIterations, type Settings, type ToolChoice } from "./run.ts";
+import {
+  type Ending,
+  type FinishReason,
+  maxIterations,
+  type RunError,
+  type Settings,
+  type ToolChoice,
+} from "./run.ts";
 import type { Take } from "./store.ts";
 import type { AgenticContext, Tool } from "./tool.ts";
 import type { CallState, Frame } from "./transcript.ts";
@@ -22,7 +30,7 @@ export interface Loop {
 
 /** What comes once the last result of a message is there: the next turn, which takes steering, or the limit. */
 export function nextTurn(it: Loop, at: Frame): Step {
-  if (at.turn >= maxIterations(it.settings)) return { change: finish(it, at, "max_iterations") };
+  if (at.turn >= maxIterations(it.settings)) return { change: limit(it, at) };
   return {
     change: boundary(it, at),
     take: [steering(it.settings)],
@@ -38,25 +46,66 @@ export function boundary({ journal, frame }: Loop, at: Frame): Part {
   };
 }
 
+/** What a message without calls comes to: the end of its loop, or, where an answer of a certain form is wanted, once more the question. */
+export function conclude(it: Loop, at: Frame): Part {
+  const { settings } = it, reason = finishReason(at);
+  if (reason === "refusal" || !asksForMore(settings)) return finish(it, at, reason);
+  const judged = judge(settings, textOf(at.message!.content), reason === "length");
+  if (!("fault" in judged)) return finish(it, at, "choice" in judged ? "choice" : "stop", judged);
+  const { fault } = judged;
+  if (!at.reasked && at.turn < maxIterations(settings)) return reask(it, at, fault);
+  return unanswerable(it, at, { ...fault, message: `The model's answer cannot be used: ${fault.message}` });
+}
+
+/** No turn is left: a normal end, but not where an answer of a certain form was wanted and has not come. */
+export function limit(it: Loop, at: Frame): Part {
+  const { settings } = it;
+  if (!asksForMore(settings)) return finish(it, at, "max_iterations");
+  if (!at.calls.length) return conclude(it, at);
+  return unanswerable(it, at, missing(settings, `The model gave no answer in its ${at.turn} turns`));
+}
+
+/** A turn of its own, in which the model hears what was wrong. */
+function reask(it: Loop, at: Frame, fault: Fault): Part {
+  const { journal, frame } = it, n = at.turn + 1, next = boundary(it, at);
+  const id = `${publicId(journal.run, turnPath(frame, n))}-again`;
+  const said = { content: reminder(it.settings, fault), at: journal.now() };
+  return { ...next, append: [...next.append!, journal.entry("reask", frame, said, { n, id })] };
+}
+
+/** The run fails; a nested loop ends without a result, which is for its function's body to take. */
+function unanswerable({ journal, frame, settings }: Loop, at: Frame, fault: Fault): Part {
+  const { message, ...details } = fault, code = codeOf(settings);
+  if (frame === root) return fail(journal, code, message, { ...details }).change!;
+  const error = { code, message, details: { ...details } };
+  const body = { text: at.text, finishReason: finishReason(at), error, ended: ended(journal, at) };
+  return { append: [journal.entry("return", frame, body)] };
+}
+
 /** The end of a loop: of the run, or of a nested frame. */
-export function finish({ journal, frame }: Loop, at: Frame, finishReason: FinishReason): Part {
+export function finish(
+  { journal, frame }: Loop,
+  at: Frame,
+  finishReason: FinishReason,
+  result: Pick<Ending, "choice" | "output"> = {},
+): Part {
   // The limit may come after a message that only asked for tools: then the text is what the model said last.
   const text = finishReason === "max_iterations" ? at.text : textOf(at.message?.content ?? "");
   const turnEnded = ended(journal, at);
   if (frame !== root) {
-    return { append: [journal.entry("return", frame, { text, finishReason, ended: turnEnded })] };
+    return { append: [journal.entry("return", frame, { text, finishReason, ...result, ended: turnEnded })] };
   }
   const body = { status: "completed" as const, finishReason, ended: turnEnded, at: journal.now() };
   return {
     append: [journal.entry("end", root, body)],
-    end: { status: "completed", ending: { finishReason, text } },
+    end: { status: "completed", ending: { finishReason, text, ...result } },
   };
 }
 
 /** The run cannot go on. Open calls, of all frames, get their results. */
-export function fail(journal: Journal, code: string, message: string): Step {
+export function fail(journal: Journal, code: string, message: string, details?: RunError["details"]): Step {
   const open = journal.transcript.openCalls();
-  const error = { code, message };
+  const error = { code, message, ...(details && { details }) };
   return {
     change: {
       append: [
@@ -87,9 +136,11 @@ export function steering(settings: Settings): Take {
   return { kinds: ["steering"], all: settings.steeringMode === "all" };
 }
 
-/** Whether there is mail that keeps this loop from ending. */
-export function mailWaits({ journal, frame }: Loop): boolean {
-  return journal.mail.steering > 0 || (frame === root && journal.mail.followUps > 0);
+/** Whether there is mail that keeps a message without calls from ending its loop. */
+export function mailGoesFirst({ journal, frame, settings }: Loop, at: Frame): boolean {
+  const reason = finishReason(at);
+  const open = reason === "stop" || (reason === "length" && asksForMore(settings));
+  return open && (journal.mail.steering > 0 || (frame === root && journal.mail.followUps > 0));
 }
 
 /** Why a message without calls ends its loop. */

@@ -1,5 +1,7 @@
 /** A whole Pawl over a store and a queue that somebody chose: verbs for one tenant, and the HTTP face for all. */
+import { resultOf, settingsOf, type Wanted } from "./asking.ts";
 import type { Budget } from "./budget.ts";
+import type { Exec } from "./choice.ts";
 import { type Clock, systemClock } from "./clock.ts";
 import type { Answer } from "./entry.ts";
 import { RunFailedError } from "./errors.ts";
@@ -11,7 +13,7 @@ import type { Message } from "./message.ts";
 import type { Model, Models } from "./model.ts";
 import { deliversOverHttp, type Delivery, type Queue } from "./queue.ts";
 import { Registry } from "./registry.ts";
-import type { RunView, Settings } from "./run.ts";
+import { isActive, type RunView, type Settings } from "./run.ts";
 import { createRuntime } from "./runtime.ts";
 import type { Warm } from "./slice.ts";
 import type { Store } from "./store.ts";
@@ -43,12 +45,14 @@ export interface PawlOptions {
 /** An idempotency key as its user writes it: any string. */
 type Keyed = { key?: string };
 
+type RunOptions = Settings & Omit<StartOptions, "key"> & Keyed;
+
 /** Verbs reject with InputError when the caller is at fault. */
 export interface Pawl {
-  /** Runs to the end, here, and answers the text. Throws RunFailedError if the run fails or is cancelled. */
-  exec(content: Content, options?: Settings & Omit<StartOptions, "key"> & Keyed): Promise<string>;
+  /** Runs to the end, here, and answers the text, the choice or the value. Throws RunFailedError if the run fails or is cancelled. */
+  exec: Exec<Omit<RunOptions, keyof Wanted>>;
   /** Accepts a prompt, durably, and answers at once. */
-  start(content: Content, options?: Settings & Omit<StartOptions, "key"> & Keyed): Promise<Accepted>;
+  start(content: Content, options?: RunOptions): Promise<Accepted>;
   steer(run: string, content: Content, options?: Keyed): Promise<Accepted>;
   followUp(run: string, content: Content, options?: Keyed): Promise<Accepted>;
   cancel(run: string): Promise<RunView>;
@@ -90,15 +94,14 @@ export function createPawl(options: PawlOptions): Pawl {
 
   return {
     start,
-    async exec(content, options) {
-      const { run } = await start(content, options);
+    exec: (async (content: Content, options: Omit<RunOptions, keyof Wanted> & Wanted = {}) => {
+      const { run } = await start(content, settingsOf(options));
       for (;;) {
         const view = await verbs.settled(tenant, run, 60_000, { orWaits: false });
-        if (view.status === "completed") return view.text ?? "";
-        if (view.status === "failed") throw new RunFailedError(view.error!.code, view.error!.message, run);
         if (view.status === "cancelled") throw new RunFailedError("cancelled", "The run was cancelled", run);
+        if (!isActive(view.status)) return await resultOf(options, view, run);
       }
-    },
+    }) as Pawl["exec"],
     steer: (run, content, { key } = {}) =>
       verbs.send(tenant, run, "steering", content, keyOf(key, { run, content })),
     followUp: (run, content, { key } = {}) =>

@@ -137,13 +137,14 @@ export function view(thread: string, record: RunRecord): RunView {
   const progress: Progress & Partial<Ending> = record.progress
     ? JSON.parse(record.progress)
     : runs.noProgress;
-  const { finishReason, text, choice, error, iterations, slices, usage, waitingFor, updatedAt } = progress;
+  const { finishReason, text, choice, output, error, iterations, slices, usage, waitingFor, updatedAt } =
+    progress;
   const ended = !runs.isActive(record.status);
   return {
     id: record.id,
     thread: runs.publicThread(thread),
     status: record.status,
-    ...(ended ? { finishReason, text, choice, error, successor: record.successor } : {}),
+    ...(ended ? { finishReason, text, choice, output, error, successor: record.successor } : {}),
     iterations,
     slices,
     usage,

@@ -5,13 +5,18 @@
  * R2. What is in the log is never done again; the first thing that is not goes on.
  * R3. A body that asks for something else than last time gets a ReplayError, which becomes its call's result.
  */
-import { publicId } from "./entry.ts";
+import { resultOf, settingsOf, type Wanted } from "./asking.ts";
+import type { Asked } from "./decision.ts";
+import { publicId, type Returned } from "./entry.ts";
 import { ReplayError } from "./errors.ts";
 import type { Journal } from "./journal.ts";
 import { loop } from "./loop.ts";
+import type { UserBlock } from "./message.ts";
 import type { Loop } from "./outcome.ts";
 import type { AgenticContext, ExecOptions } from "./tool.ts";
 import { type CallState, canonical } from "./transcript.ts";
+
+type Content = string | UserBlock[];
 
 /** Results of steps are kept in the log; larger ones belong elsewhere. */
 const maxStepLength = 256 * 1024;
@@ -20,18 +25,19 @@ export function nested(call: CallState, outer: Loop): Pick<AgenticContext, "exec
   const { journal } = outer;
   const names = new Names(call);
   return {
-    exec: async (content, options = {}) => {
+    exec: (async (content: Content, options: ExecOptions & Wanted = {}) => {
       const key = names.take("exec", options.key);
       const frame = `${call.path}/${key}`;
-      const fingerprint = fingerprintOf(canonical({ content, ...options }));
+      let returned: Returned;
       try {
-        await enter(journal, frame, fingerprint, content);
-        const { text } = await loop({ ...outer, ...narrowed(outer, options), frame });
-        return text;
+        const asked = settingsOf(options);
+        await enter(journal, frame, fingerprintOf(canonical({ content, ...asked })), content);
+        returned = await loop({ ...outer, ...narrowed(outer, asked), frame });
       } finally {
         names.give(key);
       }
-    },
+      return await resultOf(options, returned, journal.run);
+    }) as AgenticContext["exec"],
     step: async (name, body) => {
       const key = names.take("step", name);
       try {
@@ -47,7 +53,7 @@ async function enter(
   journal: Journal,
   frame: string,
   fingerprint: string,
-  content: Parameters<AgenticContext["exec"]>[0],
+  content: Content,
 ): Promise<void> {
   const known = journal.transcript.frame(frame);
   if (known && known.fingerprint !== fingerprint) {
@@ -95,7 +101,7 @@ async function stopHere(journal: Journal): Promise<never> {
 /** A nested loop inherits all but how the outer one chooses tools; its menu only narrows. */
 function narrowed(
   outer: Loop,
-  { key: _key, tools, ...options }: ExecOptions,
+  { key: _key, tools, ...options }: ExecOptions & Asked,
 ): Pick<Loop, "settings" | "menu"> {
   const { toolsAllow, toolsDeny = [], toolset } = options;
   const menu = outer.menu.filter(({ name }) =>

@@ -5,10 +5,18 @@ import { FatalError, InputError } from "./errors.ts";
 export type Status = "queued" | "running" | "waiting" | "completed" | "failed" | "cancelled";
 export type FinishReason = "stop" | "max_iterations" | "length" | "refusal" | "terminated" | "choice";
 
-/** `code` is stable: auth, rate_limit, overloaded, quota, bad_request, network, attempts, … */
+/** `code` is stable: auth, rate_limit, overloaded, quota, bad_request, network, attempts, decision, structured_output, … */
 export interface RunError {
   code: string;
   message: string;
+  /** What is known besides; of a decision its kind, path and position. */
+  details?: { [key: string]: Json };
+}
+
+/** What was chosen. `args` are there where the choices have schemas. */
+export interface Choice {
+  name: string;
+  args?: { [key: string]: Json };
 }
 
 export type ToolChoice = "auto" | "required" | "none" | { type: "function"; name: string };
@@ -42,7 +50,10 @@ export interface Settings {
   parallelToolCalls?: boolean;
   /** 1..50, default 20: turns of the whole run. */
   maxIterations?: number;
-  choices?: Json;
+  /** The run ends with one of these: names, or what is to be filled in by name, as JSON Schemas of type object. */
+  choices?: string[] | { [name: string]: { [key: string]: Json } };
+  /** JSON Schema of type object: the run ends with such a value. */
+  responseFormat?: { [key: string]: Json };
   /** "now" (default): steering skips the calls that have not begun. "after_batch": it waits for the batch. */
   steering?: "now" | "after_batch";
   /** How much of the mailbox one look takes. */
@@ -96,7 +107,9 @@ export interface WaitingCall {
 export interface Ending extends Progress {
   finishReason?: FinishReason;
   text?: string;
-  choice?: Json;
+  choice?: Choice;
+  /** The value, where a response format was asked for. */
+  output?: Json;
   error?: RunError;
 }
 
@@ -107,7 +120,9 @@ export interface RunView {
   status: Status;
   finishReason?: FinishReason;
   text?: string;
-  choice?: Json;
+  choice?: Choice;
+  /** The value, where a response format was asked for. */
+  output?: Json;
   error?: RunError;
   iterations: number;
   slices: number;

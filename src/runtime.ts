@@ -5,6 +5,7 @@
 import { accept, type Acceptance } from "./acceptance.ts";
 import { type Budget, defaultBudget } from "./budget.ts";
 import { type Clock, systemClock } from "./clock.ts";
+import { checkAsked } from "./decision.ts";
 import { encode, type MailKind } from "./entry.ts";
 import { FatalError, InputError, LeaseLostError, messageOf, RetryableError } from "./errors.ts";
 import { dueMs } from "./lease.ts";
@@ -100,6 +101,7 @@ export function createRuntime(options: RuntimeOptions): Runtime {
 
     async start(tenant, content, settings, { thread: named, ifBusy = "steer", source, key } = {}) {
       refuseUnbuilt(settings);
+      checkAsked(settings);
       checkChoice(settings, menu(settings), registry.sources(settings));
       if (settings.model !== undefined) models.get(settings.model);
       const thread = runs.threadKey(tenant, named ?? (key ? await threadOfKey(key) : `t_${clock.id(16)}`));
@@ -232,11 +234,9 @@ function clientTool(tool: ClientTool, ttlMs: number): Tool {
 }
 
 /** What the interfaces name and this version cannot do yet is refused: ignoring it would be a lie. */
-function refuseUnbuilt({ choices, callbackUrl }: Settings): void {
-  for (const [field, value] of Object.entries({ choices, callback_url: callbackUrl })) {
-    if (value !== undefined) {
-      throw new InputError("bad_input", `${field}: this version cannot do it yet. Leave it out`);
-    }
+function refuseUnbuilt({ callbackUrl }: Settings): void {
+  if (callbackUrl !== undefined) {
+    throw new InputError("bad_input", "callback_url: this version cannot do it yet. Leave it out");
   }
 }
 
@@ -260,10 +260,11 @@ function otherSetting(
 ): string | undefined {
   if (!current || !runs.isActive(current.status)) return undefined;
   const active = runs.readStored(current.settings).settings;
-  const differs = (["model", "tools", "limits", "maxIterations"] as const).find((name) =>
+  const named = ["model", "tools", "limits", "maxIterations", "choices", "responseFormat"] as const;
+  const differs = named.find((name) =>
     settings[name] !== undefined && JSON.stringify(settings[name]) !== JSON.stringify(active[name])
   );
-  return differs === "maxIterations" ? "max_iterations" : differs;
+  return differs?.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
 }
 
 /** A keyed prompt that names no thread always gets the same one, so that its repeat finds what the first try did. */

@@ -1,10 +1,11 @@
 /** A tool: what the model may call, and what runs when it does. */
 import type * as z from "zod";
+import type { Exec, Schema } from "./choice.ts";
 import type { Json, UserBlock } from "./message.ts";
 import type { RemovedTool, Settings, WaitFor } from "./run.ts";
 
 /** JSON Schema of type object, or a zod object. */
-export type Parameters = z.ZodType | { [key: string]: Json };
+export type Parameters = Schema;
 
 export interface ToolContext {
   /** Aborts when the run is cancelled or its slice is cut. */
@@ -25,8 +26,10 @@ export interface ToolContext {
 
 /** What the body of an agentic function gets besides. Both are found in the log when the body runs again from its start. */
 export interface AgenticContext extends ToolContext {
-  /** Opens a nested loop and answers its text. Nested calls that are open at the same time need different keys. */
-  exec(content: string | UserBlock[], options?: ExecOptions): Promise<string>;
+  /**
+   * Opens a nested loop and answers its text, its choice or its value. Nested calls that are open at the same time need different keys.
+   */
+  exec: Exec<ExecOptions>;
   /** Runs `body` once and records what it returned (JSON). At least once: it is recorded after it ran. */
   step<T>(name: string, body: () => Promise<T> | T): Promise<T>;
 }

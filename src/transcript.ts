@@ -5,7 +5,17 @@
  * T1. Only entries that the store answered are applied, in order; so a transcript is always a true beginning of its incarnation's log.
  * T2. Results are put into `messages` in source order once the last of them is there; before that no model call can happen (DESIGN rule 9).
  */
-import { type Answer, type Bodies, callPath, decode, type Entry, frameOf, publicId, root } from "./entry.ts";
+import {
+  type Answer,
+  type Bodies,
+  callPath,
+  decode,
+  type Entry,
+  frameOf,
+  publicId,
+  type Returned,
+  root,
+} from "./entry.ts";
 import {
   type AssistantMessage,
   callsOf,
@@ -14,7 +24,6 @@ import {
   type ToolCall,
   type ToolMessage,
 } from "./message.ts";
-import type { FinishReason } from "./run.ts";
 
 export interface CallState {
   path: string;
@@ -46,7 +55,11 @@ export interface Frame {
   messages: Message[];
   /** The last text that the model said in this frame and run. */
   text: string;
-  returned?: { text: string; finishReason: FinishReason };
+  /** The message that opened the frame, or the last of those: what the run is to end with is said there. */
+  prompt?: string;
+  /** The model was asked once more for what the run is to end with. */
+  reasked: boolean;
+  returned?: Returned;
   fingerprint?: string;
 }
 
@@ -97,6 +110,7 @@ export class Transcript {
       retryAt: 0,
       released: false,
       failures: new Map(),
+      reasked: false,
       messages,
       text: "",
     };
@@ -116,9 +130,18 @@ export class Transcript {
         this.#open(root, messages);
         return;
       }
-      case "user":
-        this.#frames.get(path)?.messages.push({ role: "user", id: entry.id, ...entry.body });
+      case "user": {
+        const frame = this.#frames.get(path);
+        frame?.messages.push({ role: "user", id: entry.id, ...entry.body });
+        if (frame && entry.n === 1) frame.prompt = entry.id;
         return;
+      }
+      case "reask": {
+        const frame = this.#frames.get(path);
+        frame?.messages.push({ role: "user", id: entry.id, source: "pawl", ...entry.body });
+        if (frame) frame.reasked = true;
+        return;
+      }
       case "enter":
         this.#open(path, []).fingerprint = entry.body.fingerprint;
         return;
@@ -171,7 +194,8 @@ export class Transcript {
         return;
       case "return": {
         const frame = this.#frames.get(path);
-        if (frame) frame.returned = { text: entry.body.text, finishReason: entry.body.finishReason };
+        const { ended: _, ...returned } = entry.body;
+        if (frame) frame.returned = returned;
         return;
       }
       default:

@@ -2,13 +2,14 @@
  * One turn: one model call, folded into one assistant message and committed. A call that fails is tried again in the same turn; how often is
  * counted in the log, so that a crash does not give it a fresh start (DESIGN rule 7).
  */
+import { asksForMore, instruction } from "./decision.ts";
 import { callPath, publicId, turnPath } from "./entry.ts";
 import { InputError, messageOf } from "./errors.ts";
 import { begin } from "./dispatch.ts";
 import type { Part, Step } from "./journal.ts";
-import { choiceOf, fail, finish, finishReason, type Loop, mailWaits, merge, unanswered } from "./outcome.ts";
-import { type AssistantMessage, callsOf } from "./message.ts";
-import { ModelError, type ModelReply, type ModelRequest } from "./model.ts";
+import { choiceOf, conclude, fail, finish, type Loop, mailGoesFirst, merge, unanswered } from "./outcome.ts";
+import { type AssistantMessage, callsOf, type Message, type UserMessage } from "./message.ts";
+import { type Model, ModelError, type ModelReply, type ModelRequest } from "./model.ts";
 import type { CallState, Frame } from "./transcript.ts";
 import { schemaOf } from "./validate.ts";
 
@@ -39,7 +40,7 @@ export async function turn(it: Loop, at: Frame): Promise<void> {
     const model = it.models.get(it.settings.model ?? it.models.default);
     journal.show(at.path, { message: id, begins: true });
     const reply = await journal.work(async () => {
-      const reply = await model.reply(request(it, at), {
+      const reply = await model.reply(request(it, at, model), {
         signal: journal.signal,
         onDelta: (delta) => journal.show(at.path, { message: id, delta }),
       });
@@ -62,10 +63,13 @@ export async function turn(it: Loop, at: Frame): Promise<void> {
   }
 }
 
-function request({ menu, settings }: Loop, at: Frame): ModelRequest {
+function request({ menu, settings }: Loop, at: Frame, model: Model): ModelRequest {
+  const { responseFormat } = settings, format = responseFormat && schemaOf(responseFormat);
+  const native = format !== undefined && model.formats?.(format);
   return {
     system: settings.system,
-    messages: at.messages,
+    messages: native || !asksForMore(settings) ? at.messages : instructed(at, instruction(settings)),
+    ...(native ? { responseFormat: format } : {}),
     tools: menu.map((tool) => ({
       name: tool.name,
       description: tool.description,
@@ -74,6 +78,20 @@ function request({ menu, settings }: Loop, at: Frame): ModelRequest {
     toolChoice: choiceOf(settings, at),
     parallelToolCalls: settings.parallelToolCalls,
   };
+}
+
+/**
+ * What the run is to end with is said at the end of its prompt, always at the same place, so that vendors' caches go on serving. It is in the
+ * settings already, so the log has only what was said.
+ */
+function instructed({ messages, prompt }: Frame, text: string): Message[] {
+  const index = messages.findLastIndex(({ id }) => id === prompt);
+  if (index < 0) return messages;
+  const message = messages[index] as UserMessage, { content } = message;
+  const added = typeof content === "string"
+    ? `${content}\n\n${text}`
+    : [...content, { type: "text" as const, text }];
+  return messages.with(index, { ...message, content: added });
 }
 
 function withIds(
@@ -120,10 +138,9 @@ async function accept(it: Loop, at: Frame, message: AssistantMessage): Promise<v
         advances: true,
       };
     }
-    const reason = finishReason(after);
     return {
       change: said,
-      ...(reason === "stop" && mailWaits(it) ? {} : { quiet: finish(it, after, reason) }),
+      ...(mailGoesFirst(it, after) ? {} : { quiet: conclude(it, after) }),
       advances: true,
     };
   });

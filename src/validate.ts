@@ -24,6 +24,16 @@ interface Known extends Rules {
 interface Problem {
   path: Path;
   text: string;
+  kind?: MismatchKind;
+}
+
+export type MismatchKind = "missing_required" | "type_mismatch" | "enum_violation";
+
+/** One way in which a value does not suit a schema; without a kind it is another than those. */
+export interface Mismatch {
+  path: string;
+  text: string;
+  kind?: MismatchKind;
 }
 
 /**
@@ -41,7 +51,7 @@ export function schemaOf(parameters: Parameters, tool?: string): JsonSchema {
  * tool gets what its schema puts out.
  */
 export function check(
-  tool: Tool,
+  tool: Pick<Tool, "name" | "parameters">,
   args: unknown,
 ): { ok: true; args: unknown } | { ok: false; message: string } {
   let problems: Problem[];
@@ -62,6 +72,18 @@ export function check(
   return { ok: false, message: [`Invalid arguments for tool "${tool.name}":`, ...new Set(lines)].join("\n") };
 }
 
+/** Where `value`, as it stands, does not suit a JSON Schema; none: it does. `name` is what the value as a whole is called. */
+export function mismatches(schema: JsonSchema, value: unknown, name: string): Mismatch[] {
+  try {
+    const rules = rulesOf(schema);
+    if (fits(value, rules.root, rules)) return [];
+    return jsonProblems(value, rules).map((problem) => ({ ...problem, path: spell(problem.path, name) }));
+  } catch (thrown) {
+    // A schema that refers to itself without end: the answer fails, not the slice.
+    return [{ path: name, text: `cannot be checked: ${messageOf(thrown)}` }];
+  }
+}
+
 type Checked = { args: unknown } | { problems: Problem[] };
 
 function checkZod(schema: z.ZodType, given: unknown, rules: Rules): Checked {
@@ -77,10 +99,7 @@ function checkZod(schema: z.ZodType, given: unknown, rules: Rules): Checked {
 function checkJson(given: unknown, rules: Rules): Checked {
   if (fits(given, rules.root, rules)) return { args: given };
   const coerced = coerce(given, rules.root, rules);
-  const { valid, errors } = validate(coerced, rules.root, rules.draft, rules.lookup, false);
-  if (valid) return { args: coerced };
-  const leaves = errors.filter(({ keyword }) => !wrappers.has(keyword));
-  return { problems: (leaves.length > 0 ? leaves : errors).map(jsonProblem) };
+  return fits(coerced, rules.root, rules) ? { args: coerced } : { problems: jsonProblems(coerced, rules) };
 }
 
 // Schemas
@@ -214,6 +233,19 @@ const wrappers = new Set([
   ..."items prefixItems additionalItems unevaluatedItems dependentSchemas if propertyNames".split(" "),
 ]);
 
+function jsonProblems(value: unknown, rules: Rules): Problem[] {
+  const { errors } = validate(value, rules.root, rules.draft, rules.lookup, false);
+  const leaves = errors.filter(({ keyword }) => !wrappers.has(keyword));
+  return (leaves.length > 0 ? leaves : errors).map(jsonProblem);
+}
+
+const kinds: { [keyword: string]: MismatchKind } = {
+  required: "missing_required",
+  type: "type_mismatch",
+  enum: "enum_violation",
+  const: "enum_violation",
+};
+
 function jsonProblem(
   { instanceLocation, keyword, error }: { instanceLocation: string; keyword: string; error: string },
 ): Problem {
@@ -221,15 +253,16 @@ function jsonProblem(
     decodeURIComponent(key).replaceAll("~1", "/").replaceAll("~0", "~")
   );
   if (keyword === "false") return { path, text: "is not a known argument" };
+  const kind = kinds[keyword];
   const missing = keyword === "required" && error.match(/property "(.*)"\.$/s);
-  if (missing) return { path: [...path, missing[1]!], text: "is required" };
+  if (missing) return { path: [...path, missing[1]!], text: "is required", kind };
   const type = keyword === "type" && error.match(/^Instance type "(.*)" is invalid\. Expected (.*)\.$/s);
-  if (type) return { path, text: `expected ${type[2]!.replaceAll('"', "")}, received ${type[1]}` };
-  return { path, text: error.replace(/^Instance /, "") };
+  if (type) return { path, text: `expected ${type[2]!.replaceAll('"', "")}, received ${type[1]}`, kind };
+  return { path, text: error.replace(/^Instance /, ""), kind };
 }
 
-/** `edits[0].a`; the arguments as a whole are "arguments". */
-function spell(path: Path): string {
+/** `edits[0].a`; the value as a whole is called "arguments", or has a name that the path begins with. */
+function spell(path: Path, name = ""): string {
   const text = path.map((key) => /^\d+$/.test(String(key)) ? `[${String(key)}]` : `.${String(key)}`).join("");
-  return text.replace(/^\./, "") || "arguments";
+  return name + (name ? text : text.replace(/^\./, "")) || "arguments";
 }

@@ -6,9 +6,9 @@ const floors = [
   // words
   ...["errors", "message", "run", "entry"],
   // ports, with their promises, and pure arithmetic beside them
-  ...["clock", "budget", "queue", "store", "model", "tool", "event", "verbs"],
+  ...["clock", "budget", "queue", "store", "model", "choice", "tool", "event", "verbs"],
   // which tools, what arguments
-  ...["address", "pattern", "branching", "coercion", "validate", "registry", "offer"],
+  ...["address", "pattern", "branching", "coercion", "validate", "registry", "offer", "decision", "asking"],
   // the loop
   ...["transcript", "journal", "outcome", "render", "execute", "dispatch", "turn", "loop"],
   // durability

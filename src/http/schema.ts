@@ -140,7 +140,18 @@ export const StartRun = z.strictObject({
   tool_choice_scope: z.enum(["first", "every"]).optional(),
   parallel_tool_calls: z.boolean().optional(),
   max_iterations: z.int().optional().meta({ description: "Clamped to 1..50; 20 by default" }),
-  choices: json("Options of a decision that ends the run").optional(),
+  choices: z.union([
+    z.array(z.string()).min(1),
+    z.record(z.string(), object("JSON Schema of type object: what is to be filled in")),
+  ]).optional().meta({
+    description:
+      "The run ends with one of these, which is its `choice`: a list of names, or an object from names to JSON Schemas. " +
+      "A model that makes no valid choice is asked once more, then the run fails with the code `decision`",
+  }),
+  response_format: object(
+    "JSON Schema of type object: the run ends with such a value, which is its `output`. A model that gives no valid one is asked " +
+      "once more, then the run fails with the code `structured_output`",
+  ).optional(),
   steering: z.enum(["now", "after_batch"]).optional(),
   steering_mode: QueueMode.optional(),
   follow_up_mode: QueueMode.optional(),
@@ -194,8 +205,18 @@ export const Run = z.object({
   status: Status,
   finish_reason: z.enum(["stop", "max_iterations", "length", "refusal", "terminated", "choice"]).optional(),
   text: z.string().optional(),
-  choice: json("What a decision chose").optional(),
-  error: z.object({ code: z.string(), message: z.string() }).optional(),
+  choice: z.object({
+    name: z.string(),
+    args: object("What was filled in, where the choices have schemas").optional(),
+  }).optional().meta({ description: "What was chosen, where `finish_reason` is choice" }),
+  output: json("The value, where a `response_format` was asked for").optional(),
+  error: z.object({
+    code: z.string(),
+    message: z.string(),
+    details: object(
+      "What is known besides. Of decision and structured_output: the kind of fault, and where there is one its path, and its position in the text",
+    ).optional(),
+  }).optional(),
   iterations: count(),
   slices: count(),
   usage: Usage,

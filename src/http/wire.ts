@@ -38,6 +38,7 @@ export function settingsIn(body: Wire<typeof schema.StartRun>): Settings {
     parallelToolCalls: body.parallel_tool_calls,
     maxIterations: body.max_iterations,
     choices: body.choices,
+    responseFormat: body.response_format,
     steering: body.steering,
     steeringMode: body.steering_mode,
     followUpMode: body.follow_up_mode,
@@ -80,6 +81,7 @@ export function runOut(view: RunView): Wire<typeof schema.Run> {
     finish_reason: view.finishReason,
     text: view.text,
     choice: view.choice,
+    output: view.output,
     error: view.error && errorOut(view.error),
     iterations: view.iterations,
     slices: view.slices,
@@ -92,8 +94,8 @@ export function runOut(view: RunView): Wire<typeof schema.Run> {
   };
 }
 
-function errorOut({ code, message }: RunError) {
-  return { code, message };
+function errorOut({ code, message, details }: RunError) {
+  return { code, message, details };
 }
 
 function waitingOut(call: WaitingCall): Wire<typeof schema.WaitingCall> {
