@@ -1,7 +1,7 @@
 /** A tool: what the model may call, and what runs when it does. */
 import type * as z from "zod";
 import type { Exec, Schema } from "./choice.ts";
-import type { Json, UserBlock } from "./message.ts";
+import type { UserBlock } from "./message.ts";
 import type { RemovedTool, Settings, WaitFor } from "./run.ts";
 
 /** JSON Schema of type object, or a zod object. */
