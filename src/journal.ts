@@ -68,7 +68,7 @@ export interface Journal {
   permitted(path: string): boolean;
   /** Shows watchers a piece of what is going on. Costs nothing when nobody watches. */
   show(frame: string, piece: Piece): void;
-  /** Resolves when watchers can see all that was shown; never rejects. */
+  /** Resolves when watchers can see all that was shown, or after a moment; never rejects. */
   shown(): Promise<void>;
   /** Counts a model call against the slice. */
   countTurn(): void;

@@ -259,7 +259,10 @@ export function holdLease(it: Holding): Journal & { ended: Promise<Outcome>; fai
   const shown = async () => {
     if (!sending) return;
     hurry.abort();
-    await sending;
+    // A whole message waits for this: a store that does not answer may not keep it from being committed.
+    const patience = new AbortController();
+    await Promise.race([sending, clock.sleep(showMs, AbortSignal.any([patience.signal, finished.signal]))]);
+    patience.abort();
     hurry = new AbortController();
   };
 
