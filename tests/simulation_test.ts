@@ -13,9 +13,10 @@ Deno.test(`no rule breaks in ${seeds} worlds where everything goes wrong`, async
   assert.deepEqual(broken, []);
 });
 
-Deno.test("whoever looks on, gently or not, changes nothing of a log (rule 10)", async () => {
+Deno.test("whoever looks on, gently or not, changes nothing of a log but its times (rule 10)", async () => {
   for (let seed = 1; seed <= 40; seed++) {
-    const [watched, alone] = [await simulate(seed), await simulate(seed, { watched: false })];
+    const watched = await simulate(seed, { shownAtOnce: true });
+    const alone = await simulate(seed, { watched: false });
     assert.deepEqual(watched.logs, alone.logs, `seed ${seed}`);
   }
 });

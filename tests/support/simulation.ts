@@ -24,6 +24,8 @@ export interface SimulationOptions {
   trace?(line: string): void;
   /** Whether anybody looks on. Default true. */
   watched?: boolean;
+  /** What is shown to those who look on takes no time; else the commit of a message waits a moment for it. */
+  shownAtOnce?: boolean;
   /** How many faults there are. Default 14. */
   faults?: number;
   /** What a slice may spend; drawn if absent. */
@@ -52,6 +54,7 @@ export async function simulate(seed: number, options: SimulationOptions = {}): P
     seed,
     faults: options.faults ?? 14,
     ttlMs,
+    shownAtOnce: options.shownAtOnce,
     budget: options.budget ?? {
       softMs: dice.between(3_000, 30_000),
       hardMs: dice.pick([40_000, 120_000, 600_000]),

@@ -44,6 +44,8 @@ export interface WorldOptions {
   budget?: Partial<Budget>;
   ttlMs?: number;
   trace?(line: string): void;
+  /** What is shown to those who look on takes no time. */
+  shownAtOnce?: boolean;
   tools(world: World, isolate: Isolate): unknown[];
   models(world: World, isolate: Isolate): Models;
   publish(world: World, delivery: Delivery): void;
@@ -140,6 +142,7 @@ export class World {
   /** A request: it takes time, and may be cut off on either side of its effect. */
   call<T>(from: Isolate, what: string, args: unknown[], effect: () => Promise<T>): Promise<T> {
     if (from.dead) return forever();
+    if (what === "stream" && this.options.shownAtOnce) return unlessDead(from, effect());
     const aside = from.observer || what === "stream";
     const fate = aside ? this.#fateAside() : this.#fateOf(what, args);
     const dice = aside ? this.#asideDice : this.dice;
