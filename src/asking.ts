@@ -1,6 +1,14 @@
 /** What an `exec` asks for, as settings of a run, and what it answers when the run, or the nested loop, has ended. */
 import type { Choices, Described, Schema } from "./choice.ts";
-import { type Asked, checkAsked, DecisionError, type Fault, isObject, type JsonObject } from "./decision.ts";
+import {
+  type Asked,
+  checkAsked,
+  DecisionError,
+  type Fault,
+  isObject,
+  type JsonObject,
+  named,
+} from "./decision.ts";
 import { InputError, RunFailedError } from "./errors.ts";
 import type { RunView } from "./run.ts";
 import { check, schemaOf } from "./validate.ts";
@@ -17,7 +25,7 @@ export function settingsOf<O extends Wanted>(
 ): Omit<O, keyof Wanted> & Asked {
   const asked = {
     ...(choices && { choices: Array.isArray(choices) ? [...choices] : offered(choices) }),
-    ...(responseFormat && { responseFormat: schemaOf(responseFormat) }),
+    ...(responseFormat && { responseFormat: named("responseFormat", () => schemaOf(responseFormat)) }),
   } as Asked;
   checkAsked(asked);
   return { ...rest, ...asked };
@@ -27,14 +35,15 @@ function offered(choices: Choices): { [name: string]: JsonObject } {
   return Object.fromEntries(
     Object.entries(choices).map(([name, option]) => {
       const { description, parameters = {} } = described(option);
-      return [name, { ...schemaOf(parameters, name), ...(description === undefined ? {} : { description }) }];
+      const schema = named(`choices.${name}`, () => schemaOf(parameters));
+      return [name, { ...schema, ...(description === undefined ? {} : { description }) }];
     }),
   );
 }
 
 function described(option: unknown): Described {
   if (typeof option === "function") return { run: option as Described["run"] };
-  if (option === undefined) throw new InputError("bad_input", "choices: undefined is no choice");
+  if (option === undefined) throw new InputError("bad_input", "choices: undefined is no value");
   if (!isObject(option)) return { value: option };
   const more = !("_zod" in option) && ["value", "parameters", "run"].some((key) => key in option);
   return more ? option as Described : { parameters: option as Schema };

@@ -78,9 +78,10 @@ export function checkAsked({ choices, responseFormat }: Asked): void {
   }
 }
 
-function named(field: string, body: () => void): void {
+/** What `body` answers; its InputError names the field. */
+export function named<T>(field: string, body: () => T): T {
   try {
-    body();
+    return body();
   } catch (error) {
     throw error instanceof InputError ? new InputError(error.code, `${field}: ${error.message}`) : error;
   }
