@@ -108,6 +108,17 @@ function toolsTaken(body: any, names: unknown[] | undefined, schemas: any[], for
   demand(forced === undefined || given.includes(forced), `tool_choice names ${forced}, which is no tool`);
 }
 
+/** Schemas that answers are held to, letter by letter: everything is required, and nothing may be added. */
+function formatTaken(format: any, isStrict: boolean): void {
+  demand(format.schema?.type === "object", "the format's schema must be of type object");
+  const closed = (schema: any): boolean =>
+    (schema.type !== "object" || (schema.additionalProperties === false &&
+      Object.keys(schema.properties).every((key) => schema.required?.includes(key)))) &&
+    Object.values(schema.properties ?? {}).every(closed) && (!schema.items || closed(schema.items)) &&
+    (schema.anyOf ?? []).every(closed) && schema.minimum === undefined && schema.pattern === undefined;
+  demand(!isStrict || closed(format.schema), "a strict schema must be closed");
+}
+
 /** Calls that wait for their results: each needs exactly one before anything else is said. */
 class Pairs {
   #seen = new Set<string>();
@@ -137,6 +148,11 @@ function chat(body: any): void {
     body.tool_choice?.function?.name,
   );
   demand(body.messages?.some((message: any) => message.role !== "system"), "messages are empty");
+  if (body.response_format) {
+    const { type, json_schema: format } = body.response_format;
+    demand(type === "json_schema" && /^[\w-]{1,64}$/.test(format?.name), "response_format has no name");
+    formatTaken(format, format.strict);
+  }
   const pairs = new Pairs();
   for (const message of body.messages) {
     if (message.role === "tool") {
@@ -178,6 +194,11 @@ function responses(body: any): void {
   demand(body.store === false, "this suite wants nothing stored");
   if (body.instructions !== undefined) said(body.instructions, "instructions");
   demand(body.input?.length, "input is empty");
+  if (body.text?.format) {
+    const { type, name, strict } = body.text.format;
+    demand(type === "json_schema" && /^[\w-]{1,64}$/.test(name), "text.format has no name");
+    formatTaken(body.text.format, strict !== false);
+  }
   const pairs = new Pairs();
   let reasoning: string | undefined, answering = false;
   for (const item of body.input) {
@@ -226,6 +247,10 @@ function anthropic(body: any): void {
   demand(body.max_tokens > 0, "max_tokens: field required");
   if (body.system !== undefined) said(body.system, "system");
   demand(body.messages?.[0]?.role === "user", "first message must use the user role");
+  if (body.output_config?.format) {
+    demand(body.output_config.format.type === "json_schema", "output_config.format is of no type");
+    formatTaken(body.output_config.format, true);
+  }
   const pairs = new Pairs();
   let before: string | undefined;
   for (const { role, content } of body.messages) {
