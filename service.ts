@@ -9,7 +9,7 @@ import { qstashQueue } from "./src/queue/qstash.ts";
 import type { Warm } from "./src/slice.ts";
 import type { Store } from "./src/store.ts";
 import { upstashStore } from "./src/store/upstash.ts";
-import { tools } from "./tools/mod.ts";
+import { tools, toolsets } from "./tools/mod.ts";
 
 export interface Service {
   pawl: Pawl;
@@ -24,6 +24,7 @@ export interface Host {
   /** A store in a file and a queue in the process, on hosts that have them. */
   embedded?(settings: { database: string; ttlMs: number }): { store: Store; queue: Queue };
   tools?: typeof tools;
+  toolsets?: typeof toolsets;
   warm?: Warm;
   /** Where a request's end cuts off what it has under way. */
   waitUntil?(work: Promise<unknown>): void;
@@ -55,6 +56,9 @@ export function serviceFrom(env: Environment, host: Host): Service {
     models,
     tenants,
     tools: (host.tools ?? tools).map((tool) => typeof tool === "function" ? tool(env) : tool),
+    // Those of this deployment name its own tools.
+    toolsets: host.toolsets ?? (host.tools ? {} : toolsets),
+    env,
     warm: host.warm,
     onError: host.onError,
   });

@@ -113,11 +113,11 @@ function judge(it: Loop, at: Frame, { call, path, state }: CallState): Verdict {
       return refuse("one tool call per turn is allowed. Ask for it again in the next turn");
     }
   }
-  const tool = menu.find((tool) => tool.name === call.name);
+  // The whole menu: what the model has not found yet it may still know.
+  const tool = menu.tools.find((tool) => tool.name === call.name);
   if (!tool) {
-    return wrong(
-      `There is no tool "${call.name}". The tools are: ${menu.map(({ name }) => name).join(", ") || "none"}`,
-    );
+    const names = menu.tools.map(({ name }) => name).join(", ") || "none";
+    return wrong(`There is no tool "${call.name}". The tools are: ${names}`);
   }
   if (call.invalid !== undefined) return wrong(`Invalid arguments for tool "${call.name}": ${call.invalid}`);
   const checked = check(tool, call.arguments);
@@ -160,7 +160,7 @@ async function settle(it: Loop, at: Frame, call: CallState, verdict: Verdict): P
 
 /** D1. An earlier slice let it begin, and nobody knows how far it came. */
 function interrupted({ journal, menu }: Loop, { path, call }: CallState): boolean {
-  const tool = menu.find((tool) => tool.name === call.name);
+  const tool = menu.tools.find((tool) => tool.name === call.name);
   return !journal.permitted(path) && !tool?.agentic && tool?.replay !== "safe";
 }
 

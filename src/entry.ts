@@ -42,12 +42,13 @@ export interface Bodies {
   answer: Answer;
   /**
    * A call's result. `ran`: the tool's body did run. `unknown`: nobody knows what became of its effect. `notRun`: the loop decided not to
-   * run it; such results are not the tool's failures.
+   * run it; such results are not the tool's failures. `loads`: deferred tools that requests show from now on.
    */
   result: Omit<ToolMessage, "role" | "id" | "toolCallId"> & {
     ran?: boolean;
     unknown?: boolean;
     notRun?: "skipped" | "cancelled" | "stopped" | "refused";
+    loads?: readonly string[];
   };
   /** A nested loop opens; path is its frame. */
   enter: { fingerprint: string };

@@ -15,10 +15,12 @@ export {
   type AgenticContext,
   agenticFunction,
   defineTool,
+  type Environment,
   type ExecOptions,
   type Tool,
   type ToolContext,
   ToolOutput,
+  type Toolset,
 } from "./tool.ts";
 export { type Model, ModelError, type ModelReply, type ModelRequest, type Models } from "./model.ts";
 export type { Clock } from "./clock.ts";

@@ -4,6 +4,7 @@ import { callPath, publicId, root, turnPath } from "./entry.ts";
 import type { Journal, Part, Step } from "./journal.ts";
 import { textOf } from "./message.ts";
 import type { Models } from "./model.ts";
+import type { Registry } from "./registry.ts";
 import {
   type Ending,
   type FinishReason,
@@ -13,7 +14,7 @@ import {
   type ToolChoice,
 } from "./run.ts";
 import type { Take } from "./store.ts";
-import type { AgenticContext, Tool } from "./tool.ts";
+import type { AgenticContext, Menu } from "./tool.ts";
 import type { CallState, Frame } from "./transcript.ts";
 
 /** One loop: the run's own, or one that an agentic function opened. */
@@ -22,8 +23,9 @@ export interface Loop {
   journal: Journal;
   models: Models;
   settings: Settings;
-  /** What the model may call, in a stable order. */
-  menu: Tool[];
+  menu: Menu;
+  /** What a nested loop's own policy leaves of a menu. */
+  narrow: Registry["narrow"];
   /** What an agentic function's body gets to open loops of its own. */
   nested(call: CallState, loop: Loop): Pick<AgenticContext, "exec" | "step">;
 }

@@ -17,12 +17,17 @@ import { isActive, type RunView, type Settings } from "./run.ts";
 import { createRuntime } from "./runtime.ts";
 import type { Warm } from "./slice.ts";
 import type { Store } from "./store.ts";
+import type { Environment, Toolset } from "./tool.ts";
 import { canonical } from "./transcript.ts";
 import type { Accepted, Content, Key, StartOptions } from "./verbs.ts";
 
 export interface PawlOptions {
   /** From defineTool or agenticFunction, or as the seed gives them: `{spec, execute}`. */
   tools?: readonly unknown[];
+  /** Parts of them that a run may ask for by name; "full" and "none" there always are. */
+  toolsets?: { readonly [name: string]: Toolset };
+  /** What tools' `availableIf`, `requiresEnv` and `check` look at; default: nothing is set. */
+  env?: Environment;
   /** One model, or where models come from: `modelFromEnv(env)`. */
   models: Model | Models;
   store: Store;
@@ -72,7 +77,7 @@ export interface Pawl {
 export function createPawl(options: PawlOptions): Pawl {
   const { store, queue, clock = systemClock, tenant = "local", tenants = [], onError } = options;
   const models: Models = "reply" in options.models ? only(options.models) : options.models;
-  const registry = new Registry([...options.tools ?? []]);
+  const registry = new Registry(options.tools ?? [], options);
   const { budget, leaseMs, ttlMs, warm } = options;
   const verbs = createRuntime({ store, queue, models, registry, clock, budget, leaseMs, ttlMs, warm });
   queue.attach?.((delivery, message) =>

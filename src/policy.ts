@@ -22,11 +22,11 @@ export function gates(
   { tools, toolset = "full", toolsSource, toolsAllow, toolsDeny }: Policy,
   { env, toolsets }: { env: Environment; toolsets: Toolsets },
 ): Gate[] {
-  const inToolset = toolsets.members(toolset);
+  const members = toolsets.members(toolset);
   return [
     // Who names tools has made these two choices.
     { layer: "exposure", bars: ({ expose }) => !tools && expose === false },
-    { layer: "preset", bars: ({ name }) => !tools && !inToolset(name) },
+    { layer: "preset", bars: ({ name }) => !tools && !(members?.has(name) ?? true) },
     {
       layer: "source",
       bars: ({ unsafeIn }) => toolsSource !== undefined && (unsafeIn?.includes(toolsSource) ?? false),
@@ -53,13 +53,14 @@ export function holds(condition: () => boolean): boolean {
 }
 
 /**
- * Those tools that pass all gates, in their order, with `tool_search` behind them if some are deferred. A tool that the policy names, in
- * `tools` or as the choice, needs no finding. `loaded` says what the model has found so far.
+ * Those tools that pass all gates, in their order, with `tool_search` behind them if some of them are deferred. Who names a tool, in `tools`
+ * or as the choice, has found it. `loaded` says what the model has found so far.
  */
 export function menuOf(
   candidates: readonly Tool[],
   gates: readonly Gate[],
   { tools: named, toolsDeny, toolChoice }: Policy,
+  isDeferred: (tool: Tool) => boolean,
   loaded: () => ReadonlySet<string>,
 ): Menu {
   const tools: Tool[] = [], removed: RemovedTool[] = [];
@@ -70,7 +71,7 @@ export function menuOf(
   }
   const chosen = typeof toolChoice === "object" ? toolChoice.name : undefined;
   const deferred = new Set(
-    tools.filter(({ name, defer }) => defer && name !== chosen && !named?.includes(name))
+    tools.filter((tool) => isDeferred(tool) && tool.name !== chosen && !named?.includes(tool.name))
       .map(({ name }) => name),
   );
   // Where the search is denied nothing is kept back: it could not be found.

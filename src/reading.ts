@@ -3,7 +3,7 @@ import { type Answer, decode, type Entry, publicId, root } from "./entry.ts";
 import { InputError } from "./errors.ts";
 import type { Message } from "./message.ts";
 import * as runs from "./run.ts";
-import type { Ending, Progress, RunView, Status } from "./run.ts";
+import type { Ending, Progress, RemovedTool, RunView, Settings, Status } from "./run.ts";
 import type { Reading, RunRecord, Store } from "./store.ts";
 import { toolMessage, Transcript } from "./transcript.ts";
 
@@ -11,7 +11,8 @@ import { toolMessage, Transcript } from "./transcript.ts";
 const nothing = Number.MAX_SAFE_INTEGER;
 
 export class Reader {
-  constructor(readonly store: Store) {}
+  /** `removed`: what a run's settings keep from it. */
+  constructor(readonly store: Store, readonly removed: (settings: Settings) => RemovedTool[]) {}
 
   /** A run of a tenant, without its entries. Throws not_found for what is unknown or another's. */
   async run(tenant: string, run: string): Promise<Reading & { run: RunRecord; thread: string }> {
@@ -29,7 +30,8 @@ export class Reader {
 
   async view(tenant: string, run: string): Promise<RunView> {
     const { thread, run: record } = await this.run(tenant, run);
-    return view(thread, record);
+    const toolsRemoved = this.removed(runs.readStored(record.settings).settings);
+    return { ...view(thread, record), ...(toolsRemoved.length ? { toolsRemoved } : {}) };
   }
 
   async runs(tenant: string, { status, limit, after }: { status?: Status; limit: number; after?: string }) {

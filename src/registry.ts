@@ -1,9 +1,21 @@
 /**
  * Which tools there are, and which of them a run may use. What their arguments mean is `validate.ts`; who runs them is the loop.
  */
+import { searchName } from "./deferred.ts";
 import { InputError } from "./errors.ts";
+import { gates, holds, menuOf } from "./policy.ts";
 import type { ClientTool, Settings } from "./run.ts";
-import type { AgenticContext, Parameters, Tool, ToolSource } from "./tool.ts";
+import type {
+  AgenticContext,
+  Environment,
+  ExecOptions,
+  Menu,
+  Parameters,
+  Tool,
+  Toolset,
+  ToolSource,
+} from "./tool.ts";
+import { Toolsets } from "./toolset.ts";
 import { schemaOf } from "./validate.ts";
 
 /** The seed's form of a tool: an object or a function with `spec` and `execute`. Tool's options may stand beside them. */
@@ -45,32 +57,41 @@ function fromSeed(entry: Seed): Tool {
   };
 }
 
-/** One reason for which a tool may be missing from a menu. */
-type Layer = (tool: Tool, settings: Settings) => boolean;
+export interface RegistryOptions {
+  /** What `availableIf`, `requiresEnv` and `check` of tools look at. */
+  env?: Environment;
+  toolsets?: { readonly [name: string]: Toolset };
+}
 
-/** In the order of the reference: veto comes last. Absent lists do not constrain; an empty allow list allows nothing. */
-const layers: Layer[] = [
-  (tool, { toolsDeny }) => !toolsDeny?.includes(tool.name),
-  (tool, { toolsAllow }) => toolsAllow?.includes(tool.name) ?? true,
-];
+const nothing: ReadonlySet<string> = new Set();
 
 /** The tools of a deployment. It refuses what no model could be offered, when it is made: names, duplicates, schemas (CASES C01, C09). */
 export class Registry {
   readonly #tools = new Map<string, Tool>();
   readonly #sources: ToolSource[] = [];
+  /** Names of tools whose condition did not hold. */
+  readonly #unregistered = new Set<string>();
+  readonly #deployment: { env: Environment; toolsets: Toolsets };
 
-  constructor(entries: unknown[]) {
+  constructor(entries: readonly unknown[], { env = {}, toolsets = {} }: RegistryOptions = {}) {
     for (const entry of entries) {
       if (isSource(entry)) {
         this.#sources.push(entry);
         continue;
       }
       const tool = offerable(adapt(entry));
+      if (tool.availableIf && !holds(() => tool.availableIf!(env))) {
+        this.#unregistered.add(tool.name);
+        continue;
+      }
       if (this.#tools.has(tool.name)) {
         throw new InputError("bad_input", `Tool "${tool.name}" is registered twice`);
       }
       this.#tools.set(tool.name, tool);
     }
+    for (const name of this.#tools.keys()) this.#unregistered.delete(name);
+    const isTool = (name: string) => this.#knows(name) || this.#unregistered.has(name);
+    this.#deployment = { env, toolsets: new Toolsets(toolsets, isTool) };
   }
 
   get(name: string): Tool | undefined {
@@ -83,11 +104,10 @@ export class Registry {
   }
 
   /** Those that may have a tool for a run with these settings. */
-  sources({ tools, toolset, toolsAllow }: Settings): ToolSource[] {
-    if (tools === undefined && toolset !== undefined) return [];
-    const named = tools?.filter((entry) => typeof entry === "string" && !this.#tools.has(entry)) as
-      | string[]
-      | undefined;
+  sources({ tools, toolset = "full", toolsAllow }: Settings): ToolSource[] {
+    const members = this.#deployment.toolsets.members(toolset);
+    const wanted = tools ? tools.filter((entry) => typeof entry === "string") : members && [...members];
+    const named = wanted?.filter((name) => !this.#tools.has(name));
     return this.#sources.filter((source) =>
       [named, toolsAllow].every((names) => names?.some((name) => source.covers(name)) ?? true)
     );
@@ -96,20 +116,45 @@ export class Registry {
   /**
    * What a run with these settings may use, in a stable order: that of `tools`, or that of registration. `clientWait` makes the tool that
    * waits for a client's answer; `offered` are the tools of sources. What a source covers and does not offer is missing without a word,
-   * for it may be there again in the next slice.
+   * for it may be there again in the next slice. `loaded` says which deferred tools the model has found.
    */
-  menu(settings: Settings, clientWait: (tool: ClientTool) => Tool, offered: Tool[] = []): Tool[] {
-    return this.#pick(settings, clientWait, offered).filter((tool) =>
-      layers.every((admits) => admits(tool, settings))
-    );
+  menu(
+    settings: Settings,
+    clientWait: (tool: ClientTool) => Tool,
+    offered: readonly Tool[] = [],
+    loaded = () => nothing,
+  ): Menu {
+    const candidates = settings.tools
+      ? this.#pick(settings.tools, clientWait, offered)
+      : [...this.all(), ...offered];
+    const isDeferred = ({ defer }: Tool) => defer ?? false;
+    const menu = menuOf(candidates, gates(settings, this.#deployment), settings, isDeferred, loaded);
+    if (settings.tools) return menu;
+    const unregistered = [...this.#unregistered].map((name) => ({ name, layer: "registration" as const }));
+    return { ...menu, removed: [...unregistered, ...menu.removed] };
   }
 
-  #pick({ tools, toolset }: Settings, clientWait: (tool: ClientTool) => Tool, offered: Tool[]): Tool[] {
-    if (tools === undefined) {
-      if (toolset === undefined) return [...this.all(), ...offered];
-      if (toolset === "none") return [];
-      throw new InputError("bad_input", `toolset: there is no toolset ${shown(toolset)}; there is: none`);
-    }
+  /** What is left of a menu for a nested loop with a policy of its own, which takes away and never adds. */
+  narrow(menu: Menu, policy: ExecOptions, loaded = () => nothing): Menu {
+    const { tools: named, toolChoice } = policy;
+    const refuseUnknown = (name: string, at: string) => {
+      if (!menu.tools.some((tool) => tool.name === name) && !this.#knows(name)) throw this.#unknown(name, at);
+    };
+    named?.forEach((name, i) => refuseUnknown(name, `tools[${i}]`));
+    if (typeof toolChoice === "object") refuseUnknown(toolChoice.name, "toolChoice");
+    const candidates = menu.tools.filter(({ name }) =>
+      name !== searchName && (named?.includes(name) ?? true)
+    );
+    // What the outer run may use has been shown to it already.
+    const passed = gates(policy, this.#deployment).filter(({ layer }) => layer !== "exposure");
+    return menuOf(candidates, passed, policy, ({ name }) => menu.deferred.has(name), loaded);
+  }
+
+  #pick(
+    tools: readonly (string | ClientTool)[],
+    clientWait: (tool: ClientTool) => Tool,
+    offered: readonly Tool[],
+  ): Tool[] {
     const picked = new Map<string, Tool>();
     tools.forEach((entry, i) => {
       const tool = typeof entry === "string"
@@ -127,11 +172,18 @@ export class Registry {
     return [...picked.values()];
   }
 
-  #named(name: string, at: string, offered: Tool[]): Tool | undefined {
-    const tool = this.get(name) ?? offered.find((tool) => tool.name === name);
-    if (tool !== undefined || this.#sources.some((source) => source.covers(name))) return tool;
+  #named(name: string, at: string, offered: readonly Tool[]): Tool | undefined {
+    if (!this.#knows(name)) throw this.#unknown(name, at);
+    return this.get(name) ?? offered.find((tool) => tool.name === name);
+  }
+
+  #knows(name: string): boolean {
+    return this.#tools.has(name) || this.#sources.some((source) => source.covers(name));
+  }
+
+  #unknown(name: string, at: string): InputError {
     const names = [...this.#tools.keys()].join(", ") || "none";
-    throw new InputError("bad_input", `${at}: there is no tool ${shown(name)}; there are: ${names}`);
+    return new InputError("bad_input", `${at}: there is no tool ${shown(name)}; there are: ${names}`);
   }
 }
 
@@ -142,6 +194,9 @@ export function offerable(tool: Tool, at = ""): Tool {
       "bad_input",
       `${at}A tool's name must be 1 to 64 of A-Z a-z 0-9 _ -, got ${shown(tool.name)}`,
     );
+  }
+  if (tool.name === searchName) {
+    throw new InputError("bad_input", `${at}The name ${shown(searchName)} is the built-in tool's`);
   }
   try {
     schemaOf(tool.parameters, tool.name);

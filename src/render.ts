@@ -1,4 +1,5 @@
 /** What a tool returned, as the content of its result: whatever it is, the log can hold it (CASES A28). */
+import { Found } from "./deferred.ts";
 import { messageOf } from "./errors.ts";
 import type { UserBlock } from "./message.ts";
 import { ToolOutput } from "./tool.ts";
@@ -6,7 +7,10 @@ import { ToolOutput } from "./tool.ts";
 /** The longest text result, in code points; longer ones keep their head and tail. */
 const maxLength = 30_000;
 
-export function render(value: unknown): { content: string | UserBlock[]; isError: boolean } {
+export function render(
+  value: unknown,
+): { content: string | UserBlock[]; isError: boolean; loads?: readonly string[] } {
+  if (value instanceof Found) return { content: clipped(value.content), isError: false, loads: value.loads };
   if (value instanceof ToolOutput) return { content: clipped(value.content), isError: value.isError };
   if (typeof value === "string") return { content: clip(value), isError: false };
   if (value === undefined) return { content: "(no output)", isError: false };

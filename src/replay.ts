@@ -12,6 +12,7 @@ import { ReplayError } from "./errors.ts";
 import type { Journal } from "./journal.ts";
 import { loop } from "./loop.ts";
 import type { UserBlock } from "./message.ts";
+import { withPossibleChoice } from "./offer.ts";
 import type { Loop } from "./outcome.ts";
 import type { AgenticContext, ExecOptions } from "./tool.ts";
 import { type CallState, canonical } from "./transcript.ts";
@@ -30,9 +31,9 @@ export function nested(call: CallState, outer: Loop): Pick<AgenticContext, "exec
       const frame = `${call.path}/${key}`;
       let returned: Returned;
       try {
-        const asked = settingsOf(options);
+        const asked = settingsOf(options), inner = narrowed(outer, asked, frame);
         await enter(journal, frame, fingerprintOf(canonical({ content, ...asked })), content);
-        returned = await loop({ ...outer, ...narrowed(outer, asked), frame });
+        returned = await loop({ ...outer, ...inner, frame });
       } finally {
         names.give(key);
       }
@@ -100,16 +101,14 @@ async function stopHere(journal: Journal): Promise<never> {
 
 /** A nested loop inherits all but how the outer one chooses tools; its menu only narrows. */
 function narrowed(
-  outer: Loop,
-  { key: _key, tools, ...options }: ExecOptions & Asked,
+  { journal, settings, menu: outer, narrow }: Loop,
+  { key: _key, ...options }: ExecOptions & Asked,
+  frame: string,
 ): Pick<Loop, "settings" | "menu"> {
-  const { toolsAllow, toolsDeny = [], toolset } = options;
-  const menu = outer.menu.filter(({ name }) =>
-    toolset !== "none" && (!tools || tools.includes(name)) && (!toolsAllow || toolsAllow.includes(name)) &&
-    !toolsDeny.includes(name)
-  );
-  const { model, system, parallelToolCalls, steering, steeringMode } = outer.settings;
-  return { menu, settings: { model, system, parallelToolCalls, steering, steeringMode, ...options } };
+  const menu = narrow(outer, options, () => journal.transcript.frame(frame)!.loaded);
+  const { model, system, parallelToolCalls, steering, steeringMode } = settings;
+  const own = { model, system, parallelToolCalls, steering, steeringMode, ...options };
+  return { menu, settings: withPossibleChoice(own, menu.tools) };
 }
 
 /** Short texts as they are; of long ones enough to tell them apart. */

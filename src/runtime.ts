@@ -48,10 +48,18 @@ const pollMs = 5_000;
 export function createRuntime(options: RuntimeOptions): Runtime {
   const { store, queue, models, registry, clock = systemClock, leaseMs = 60_000, ttlMs = 604_800_000 } =
     options;
-  const reader = new Reader(store), holding = new Map<string, Held>();
-  const menu = (settings: Settings, offered: Tool[] = []) =>
-    registry.menu(settings, (tool) => clientTool(tool, ttlMs), offered);
+  const menu = (settings: Settings, offered: Tool[] = [], loaded?: () => ReadonlySet<string>) =>
+    registry.menu(settings, (tool) => clientTool(tool, ttlMs), offered, loaded);
   const offer = (settings: Settings, using: Using) => offerOf(registry, settings, using);
+  const removed = (settings: Settings) => {
+    try {
+      return menu(settings).removed;
+    } catch {
+      // The deployment has changed since the run began, and lacks what its settings name.
+      return [];
+    }
+  };
+  const reader = new Reader(store, removed), holding = new Map<string, Held>();
   const budget = { ...defaultBudget, ...options.budget }, { warm = new Warm() } = options;
   const sliceOptions = { store, queue, clock, models, registry, budget, leaseMs, warm, holding, menu, offer };
 
@@ -96,13 +104,13 @@ export function createRuntime(options: RuntimeOptions): Runtime {
         fetch,
       });
       await close();
-      return { tools: menu(settings, tools), warnings };
+      return { ...menu(settings, tools), warnings };
     },
 
     async start(tenant, content, settings, { thread: named, ifBusy = "steer", source, key } = {}) {
       refuseUnbuilt(settings);
       checkAsked(settings);
-      checkChoice(settings, menu(settings), registry.sources(settings));
+      checkChoice(settings, menu(settings).tools, registry.sources(settings));
       if (settings.model !== undefined) models.get(settings.model);
       const thread = runs.threadKey(tenant, named ?? (key ? await threadOfKey(key) : `t_${clock.id(16)}`));
       const joins = ifBusy === "steer" || ifBusy === "follow_up";

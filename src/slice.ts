@@ -18,7 +18,7 @@ import type { Registry } from "./registry.ts";
 import { nested } from "./replay.ts";
 import { maxIterations, noProgress, type Progress, publicThread, readStored, type Settings } from "./run.ts";
 import type { Store } from "./store.ts";
-import type { Tool, Using } from "./tool.ts";
+import type { Menu, Tool, Using } from "./tool.ts";
 import { Transcript } from "./transcript.ts";
 
 export interface SliceOptions {
@@ -33,7 +33,7 @@ export interface SliceOptions {
   warm: Warm;
   holding: Map<string, Held>;
   offer(settings: Settings, using: Using): Promise<Offer>;
-  menu(settings: Settings, offered: Tool[]): Tool[];
+  menu(settings: Settings, offered: Tool[], loaded: () => ReadonlySet<string>): Menu;
 }
 
 export interface Held {
@@ -105,8 +105,16 @@ export async function slice(
     // Also what the menu throws, if a tool is gone since the run began, is the run's failure to go on.
     offer.then(async ({ tools, warnings }) => {
       for (const { code, message } of warnings) journal.warn(code, message);
-      const menu = it.menu(settings, tools), possible = withPossibleChoice(settings, menu);
-      await loop({ frame: root, journal, models: it.models, settings: possible, menu, nested });
+      const menu = it.menu(settings, tools, () => transcript.root.loaded);
+      await loop({
+        frame: root,
+        journal,
+        models: it.models,
+        settings: withPossibleChoice(settings, menu.tools),
+        menu,
+        narrow: it.registry.narrow.bind(it.registry),
+        nested,
+      });
     }).catch(journal.fail);
   }
   it.holding.set(claimed.run, {

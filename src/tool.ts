@@ -118,6 +118,12 @@ export interface Using {
   fetch: typeof fetch;
 }
 
+/** A part of a deployment's tools: their names, and other toolsets whose tools are in it too. Includes may go in circles. */
+export interface Toolset {
+  tools?: readonly string[];
+  includes?: readonly string[];
+}
+
 /** What a run may call. */
 export interface Menu {
   /** All of it, in a stable order. A call is looked up here. */

@@ -1,11 +1,6 @@
 /** Presets: named parts of a deployment's tools, for runs that say `toolset`. */
 import { InputError } from "./errors.ts";
-
-/** The names of tools, and of other toolsets whose tools are in it too. Includes may go in circles. */
-export interface Toolset {
-  tools?: readonly string[];
-  includes?: readonly string[];
-}
+import type { Toolset } from "./tool.ts";
 
 /** The toolsets that there always are. */
 const builtIn: readonly string[] = ["full", "none"];
@@ -25,8 +20,8 @@ export class Toolsets {
     }
   }
 
-  /** Tells which tools are in a toolset. Throws InputError if there is no such toolset. */
-  members(toolset: string): (tool: string) => boolean {
+  /** The names of the tools in a toolset; undefined: of all. Throws InputError if there is no such toolset. */
+  members(toolset: string): ReadonlySet<string> | undefined {
     if (!this.#sets.has(toolset)) {
       const names = [...this.#sets.keys()].join(", ");
       throw new InputError(
@@ -37,9 +32,8 @@ export class Toolsets {
     // A set may grow while it is walked, and takes nothing twice: so this ends although includes go in circles.
     const all = new Set([toolset]);
     for (const name of all) this.#sets.get(name)!.includes?.forEach((set) => all.add(set));
-    if (all.has("full")) return () => true;
-    const tools = new Set([...all].flatMap((name) => this.#sets.get(name)!.tools ?? []));
-    return (tool) => tools.has(tool);
+    if (all.has("full")) return undefined;
+    return new Set([...all].flatMap((name) => this.#sets.get(name)!.tools ?? []));
   }
 }
 

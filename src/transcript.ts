@@ -53,6 +53,8 @@ export interface Frame {
   failures: Map<string, { text: string; times: number }>;
   /** What the model gets: for the root all runs of the thread. */
   messages: Message[];
+  /** Tools that it has found or called, in that order: what `messages` show of deferred ones holds as long as they do. */
+  loaded: Set<string>;
   /** The last text that the model said in this frame and run. */
   text: string;
   /** The message that opened the frame, or the last of those: what the run is to end with is said there. */
@@ -77,7 +79,7 @@ export class Transcript {
   readonly #calls = new Map<string, CallState>();
 
   constructor(readonly incarnation: string) {
-    this.#open(root, []);
+    this.#open(root);
   }
 
   append(entries: readonly string[]): void {
@@ -101,7 +103,7 @@ export class Transcript {
     return [...this.#calls.values()].filter((call) => call.state !== "done");
   }
 
-  #open(path: string, messages: Message[]): Frame {
+  #open(path: string, { messages, loaded }: Pick<Frame, "messages" | "loaded"> = fresh()): Frame {
     const frame: Frame = {
       path,
       turn: 0,
@@ -112,6 +114,7 @@ export class Transcript {
       failures: new Map(),
       reasked: false,
       messages,
+      loaded,
       text: "",
     };
     this.#frames.set(path, frame);
@@ -122,12 +125,12 @@ export class Transcript {
     const { path, run } = entry;
     switch (entry.kind) {
       case "start": {
-        const { messages } = this.root;
+        const before = this.root;
         this.run = run;
         this.#frames.clear();
         this.#calls.clear();
         this.steps.clear();
-        this.#open(root, messages);
+        this.#open(root, before);
         return;
       }
       case "user": {
@@ -143,7 +146,7 @@ export class Transcript {
         return;
       }
       case "enter":
-        this.#open(path, []).fingerprint = entry.body.fingerprint;
+        this.#open(path).fingerprint = entry.body.fingerprint;
         return;
       case "turn": {
         const frame = this.#frames.get(path);
@@ -209,6 +212,8 @@ export class Transcript {
     call.state = "done";
     call.result = body;
     if (body.ran) frame.released = true;
+    // Also a call that was wrong: the next request shows how it is right.
+    if (!body.notRun) { for (const name of [...body.loads ?? [], call.call.name]) frame.loaded.add(name); }
 
     const what = signature(call.call);
     if (body.unknown) this.unknown.set(what, call.key ?? idempotencyKey(run, path));
@@ -223,6 +228,10 @@ export class Transcript {
       for (const done of frame.calls) frame.messages.push(toolMessage(run, done));
     }
   }
+}
+
+function fresh(): Pick<Frame, "messages" | "loaded"> {
+  return { messages: [], loaded: new Set() };
 }
 
 export function toolMessage(run: string, { path, result }: CallState): ToolMessage {

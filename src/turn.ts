@@ -3,6 +3,7 @@
  * counted in the log, so that a crash does not give it a fresh start (DESIGN rule 7).
  */
 import { asksForMore, instruction } from "./decision.ts";
+import { offered } from "./deferred.ts";
 import { callPath, publicId, turnPath } from "./entry.ts";
 import { InputError, messageOf } from "./errors.ts";
 import { begin } from "./dispatch.ts";
@@ -70,7 +71,7 @@ function request({ menu, settings }: Loop, at: Frame, model: Model): ModelReques
     system: settings.system,
     messages: native || !asksForMore(settings) ? at.messages : instructed(at, instruction(settings)),
     ...(native ? { responseFormat: format } : {}),
-    tools: menu.map((tool) => ({
+    tools: offered(menu, at.loaded).map((tool) => ({
       name: tool.name,
       description: tool.description,
       parameters: schemaOf(tool.parameters),

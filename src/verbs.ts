@@ -4,7 +4,7 @@ import type { Placed } from "./event.ts";
 import type { Message, UserBlock } from "./message.ts";
 import type { Delivery } from "./queue.ts";
 import type { RunView, Settings, Status } from "./run.ts";
-import type { Tool } from "./tool.ts";
+import type { Menu } from "./tool.ts";
 
 export type { RunView };
 
@@ -81,8 +81,8 @@ export interface Verbs {
     options: { after?: string; signal: AbortSignal },
   ): AsyncIterable<Placed>;
   delete(tenant: string, thread: string): Promise<void>;
-  /** The tools a run with these settings would get now, and what else it would be warned of. */
-  menu(settings: Settings): Promise<{ tools: Tool[]; warnings: Bodies["warning"][] }>;
+  /** The menu that a run with these settings would get now, and what else it would be warned of. */
+  menu(settings: Settings): Promise<Menu & { warnings: Bodies["warning"][] }>;
   /**
    * Advances a run by one slice. Resolves when the delivery may be acknowledged; throws RetryableError when it must come again, FatalError
    * when that is of no use before the operator has acted. `message` and `retried`: see `Received`.

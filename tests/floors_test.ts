@@ -8,7 +8,8 @@ const floors = [
   // ports, with their promises, and pure arithmetic beside them
   ...["clock", "budget", "queue", "store", "model", "choice", "tool", "event", "verbs"],
   // which tools, what arguments
-  ...["address", "pattern", "branching", "coercion", "validate", "registry", "offer", "decision", "asking"],
+  ...["address", "pattern", "branching", "coercion", "validate", "deferred", "toolset", "policy"],
+  ...["registry", "offer", "decision", "asking"],
   // the loop
   ...["transcript", "journal", "outcome", "render", "execute", "dispatch", "turn", "loop"],
   // durability

@@ -8,7 +8,7 @@ const named = (name: string) =>
   defineTool({ name, description: `Does ${name}.`, parameters: z.object({}), execute: () => name });
 const wait = (tool: ClientTool): Tool => ({ ...tool, execute: () => "client" });
 const registry = new Registry([named("a"), named("b"), named("c")]);
-const menu = (settings: Settings) => registry.menu(settings, wait).map(({ name }) => name);
+const menu = (settings: Settings) => registry.menu(settings, wait).tools.map(({ name }) => name);
 
 Deno.test("A tool that defineTool or agenticFunction made is used as it is", () => {
   const tool = named("a");
@@ -122,7 +122,7 @@ Deno.test("A tool or toolset that is not there is the caller's error and names w
 
 Deno.test("A client's tool stands in the menu as the tool that waits for it", () => {
   const client = { name: "ask", description: "Asks.", parameters: { type: "object" } };
-  const tools = registry.menu({ tools: ["a", client] }, wait);
+  const { tools } = registry.menu({ tools: ["a", client] }, wait);
   equal(tools.map((tool) => tool.name), ["a", "ask"]);
   equal(tools[1]!.execute({}, {} as any), "client");
   equal(menu({ tools: [client], toolsDeny: ["ask"] }), []);

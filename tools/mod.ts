@@ -3,7 +3,7 @@
  * from the environment (which is not known yet when this file is read).
  */
 import { hostList } from "../src/address.ts";
-import type { Tool } from "../src/tool.ts";
+import type { Tool, Toolset } from "../src/tool.ts";
 import { calculate } from "./calculate.ts";
 import { fetchUrl } from "./fetch_url.ts";
 import { now } from "./now.ts";
@@ -17,3 +17,6 @@ export const tools: (Tool | ((env: Environment) => Tool))[] = [
   (env) => fetchUrl(hostList(env.PAWL_ALLOW_HOSTS)),
   wait,
 ];
+
+/** Parts of the tools that a run may ask for by name, as `toolset`; "full" and "none" there always are. */
+export const toolsets: Record<string, Toolset> = {};

@@ -12,11 +12,11 @@ import {
   answerIn,
   contentIn,
   mailOut,
+  menuOut,
   messageOut,
   runOut,
   settingsIn,
   startIn,
-  toolOut,
 } from "./wire.ts";
 
 // What a run's id is made of is the verbs' matter: one that cannot exist is 404, as one that does not.
@@ -196,13 +196,12 @@ export function routes(
       name: "listTools",
       method: "get",
       path: "/tools",
-      summary: "The tools that a run would get",
+      summary: "The tools that a run would get, and for each that it would not the layer that took it out",
       query: z.strictObject({ toolset: z.string().min(1).optional(), source: z.string().min(1).optional() }),
       out: { statuses: { 200: "The menu" }, schema: schema.Menu },
       async run({ query: { toolset, source } }) {
         const settings = { ...(toolset ? { toolset } : {}), ...(source ? { toolsSource: source } : {}) };
-        const { tools, warnings } = await verbs.menu(settings);
-        return { status: 200, body: { tools: tools.map(toolOut), warnings } };
+        return { status: 200, body: menuOut(await verbs.menu(settings)) };
       },
     }),
   ];

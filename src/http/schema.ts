@@ -199,6 +199,12 @@ export const WaitingCall = z.object({
   reason: z.string().optional(),
 }).meta({ id: "WaitingCall" });
 
+const RemovedTool = z.object({
+  name: z.string(),
+  layer: z.enum(["registration", "exposure", "preset", "source", "availability", "deny", "allow"]),
+  reason: z.string().optional(),
+}).meta({ id: "RemovedTool", description: "A tool that is missing, and the layer that took it out" });
+
 export const Run = z.object({
   id: z.string(),
   thread: z.string(),
@@ -227,6 +233,9 @@ export const Run = z.object({
   created_at: time(),
   updated_at: time(),
   metadata: object("As given at the start"),
+  tools_removed: z.array(RemovedTool).optional().meta({
+    description: "Of a single run, for debugging: the tools that its settings keep from it now",
+  }),
 }).meta({ id: "Run" });
 
 export const Runs = z.object({
@@ -240,7 +249,9 @@ export const Menu = z.object({
     description: z.string(),
     parameters: object("JSON Schema"),
     replay: z.enum(["safe", "never"]),
+    deferred: z.boolean().optional().meta({ description: "Not shown to the model before it finds it" }),
   })),
+  removed: z.array(RemovedTool),
   warnings: z.array(z.object({ code: z.string(), message: z.string() })).meta({
     description: "Tools that are missing now, and why",
   }),

@@ -8,7 +8,7 @@ import type { Placed } from "../event.ts";
 import type { AssistantBlock, Json, Message, UserBlock } from "../message.ts";
 import type { RunError, Settings, WaitingCall } from "../run.ts";
 import type { Tool } from "../tool.ts";
-import type { Accepted, Content, RunView, StartOptions } from "../verbs.ts";
+import type { Accepted, Content, RunView, StartOptions, Verbs } from "../verbs.ts";
 import type * as schema from "./schema.ts";
 
 type Wire<S extends z.ZodType> = z.output<S>;
@@ -91,6 +91,7 @@ export function runOut(view: RunView): Wire<typeof schema.Run> {
     created_at: view.createdAt,
     updated_at: view.updatedAt,
     metadata: view.metadata,
+    tools_removed: view.toolsRemoved,
   };
 }
 
@@ -155,7 +156,17 @@ function blockOut(block: AssistantBlock) {
   }
 }
 
-export function toolOut({ name, description, parameters, replay }: Tool) {
+export function menuOut(
+  { tools, deferred, removed, warnings }: Awaited<ReturnType<Verbs["menu"]>>,
+): Wire<typeof schema.Menu> {
+  const shown = tools.map((tool) => ({
+    ...toolOut(tool),
+    ...(deferred.has(tool.name) && { deferred: true }),
+  }));
+  return { tools: shown, removed, warnings };
+}
+
+function toolOut({ name, description, parameters, replay }: Tool) {
   const described = "_zod" in parameters
     ? z.toJSONSchema(parameters as z.ZodType, { io: "input", unrepresentable: "any" })
     : parameters;

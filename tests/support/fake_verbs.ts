@@ -115,7 +115,12 @@ export class FakeVerbs implements Verbs {
 
   menu(settings: Settings): ReturnType<Verbs["menu"]> {
     this.#called("menu", "", [settings]);
-    return Promise.resolve({ tools: this.tools, warnings: [] });
+    return Promise.resolve({
+      tools: this.tools,
+      deferred: new Set(["plain"]),
+      removed: [{ name: "gone", layer: "availability" as const, reason: "not set: KEY" }],
+      warnings: [],
+    });
   }
 
   deliver(): Promise<void> {
