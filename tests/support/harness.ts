@@ -3,7 +3,7 @@ import type { Budget } from "../../src/budget.ts";
 import type { Placed } from "../../src/event.ts";
 import type { Model, Models } from "../../src/model.ts";
 import type { Delivery, Queue } from "../../src/queue.ts";
-import { Registry } from "../../src/registry.ts";
+import { Registry, type RegistryOptions } from "../../src/registry.ts";
 import type { Settings } from "../../src/run.ts";
 import { createRuntime } from "../../src/runtime.ts";
 import type { Store } from "../../src/store.ts";
@@ -12,7 +12,7 @@ import type { Content, RunView, StartOptions } from "../../src/verbs.ts";
 import { type Said, type ScriptedModel, scriptedModel } from "./scripted_model.ts";
 import { VirtualTime } from "./virtual_time.ts";
 
-export interface HarnessOptions {
+export interface HarnessOptions extends RegistryOptions {
   tools?: unknown[];
   budget?: Partial<Budget>;
   time?: VirtualTime;
@@ -52,7 +52,7 @@ export function harness(
     store,
     queue,
     models: only(model),
-    registry: new Registry(options.tools ?? []),
+    registry: new Registry(options.tools ?? [], options),
     clock: time,
     budget: options.budget,
     leaseMs: options.leaseMs,
