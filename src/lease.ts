@@ -12,10 +12,11 @@ import type { Spending } from "./budget.ts";
 import type { Clock } from "./clock.ts";
 import { encode, publicId, root } from "./entry.ts";
 import { FatalError, LeaseLostError, messageOf, RetryableError } from "./errors.ts";
-import type { Journal, Part, Piece, Step } from "./journal.ts";
+import type { Journal, Part, Step } from "./journal.ts";
 import { addUsage } from "./message.ts";
 import type { Delivery } from "./queue.ts";
 import type { Progress, Settings, WaitingCall } from "./run.ts";
+import { showing } from "./showing.ts";
 import type { Change, Claimed, Committed, Store } from "./store.ts";
 import type { Transcript } from "./transcript.ts";
 
@@ -33,8 +34,6 @@ export interface Holding {
 
 /** How often the lease is prolonged, and how often a cancel by another process is noticed (within 5 s, rule 8). */
 const renewMs = 4_000;
-/** Deltas are sent to watchers in batches. */
-const showMs = 300;
 /** When the delivery that a commit makes necessary must have come. */
 export const dueMs = 900_000;
 
@@ -231,40 +230,17 @@ export function holdLease(it: Holding): Journal & { ended: Promise<Outcome>; fai
   })();
   clock.sleep(spending.budget.hardMs, finished.signal).then(() => cutOff("time"));
 
-  // S4. One batch is on its way at a time, so that pieces stay in order.
-  const streaming = new Set<string>();
-  let pieces: string[] = [], reset = false, sending: Promise<void> | undefined;
-  let hurry = new AbortController();
-  const send = async () => {
-    while (pieces.length && !over) {
-      await clock.sleep(showMs, AbortSignal.any([hurry.signal, finished.signal]));
-      const items = pieces, begins = reset;
-      pieces = [];
-      reset = false;
-      if (over) return;
+  // S4.
+  const { show, shown } = showing({
+    clock,
+    run,
+    wanted: () => watched && !spending.scarce,
+    finished: finished.signal,
+    send: async (items, begins) => {
       spending.subrequests++;
       await store.stream(lease, items, begins);
-    }
-  };
-  const show = (frame: string, piece: Piece) => {
-    if ("ends" in piece) return void streaming.delete(piece.message);
-    if (!watched || over || spending.scarce) return;
-    if ("begins" in piece) {
-      reset ||= streaming.size === 0;
-      streaming.add(piece.message);
-    }
-    pieces.push(JSON.stringify({ run, frame, ...piece }));
-    sending ??= send().catch(() => {}).finally(() => sending = undefined);
-  };
-  const shown = async () => {
-    if (!sending) return;
-    hurry.abort();
-    // A whole message waits for this: a store that does not answer may not keep it from being committed.
-    const patience = new AbortController();
-    await Promise.race([sending, clock.sleep(showMs, AbortSignal.any([patience.signal, finished.signal]))]);
-    patience.abort();
-    hurry = new AbortController();
-  };
+    },
+  });
 
   return {
     run,

@@ -13,7 +13,7 @@ const floors = [
   // the loop
   ...["transcript", "journal", "outcome", "render", "execute", "dispatch", "turn", "loop"],
   // durability
-  ...["lease", "replay", "slice", "acceptance", "reading", "watch", "runtime"],
+  ...["showing", "lease", "replay", "slice", "acceptance", "reading", "watch", "runtime"],
 ].map((name) => `src/${name}.ts`);
 
 const lastPort = floors.indexOf("src/address.ts");
