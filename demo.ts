@@ -44,7 +44,7 @@ if (import.meta.main) {
     const env = Deno.env.toObject(), models = modelFromEnv(env);
     const pawl = createPawl({
       models,
-      tools: tools.map((tool) => typeof tool === "function" ? tool(env) : tool),
+      tools: tools.flatMap((tool) => typeof tool === "function" ? tool(env) : tool),
       budget: { turns: 2 },
     });
     say(`model ${models.default}`);

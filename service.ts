@@ -55,7 +55,7 @@ export function serviceFrom(env: Environment, host: Host): Service {
     ...drivers,
     models,
     tenants,
-    tools: (host.tools ?? tools).map((tool) => typeof tool === "function" ? tool(env) : tool),
+    tools: (host.tools ?? tools).flatMap((tool) => typeof tool === "function" ? tool(env) : tool),
     // Those of this deployment name its own tools.
     toolsets: host.toolsets ?? (host.tools ? {} : toolsets),
     env,
