@@ -239,6 +239,8 @@ Deno.test("GET /tools shows the menu with JSON Schema, whichever way a tool gave
     ["plain", "safe"],
   ]);
   assert.deepEqual(json.tools[0].parameters.properties, { city: { type: "string" } });
+  assert.deepEqual(json.tools.map((tool: { deferred?: boolean }) => tool.deferred), [undefined, true]);
+  assert.deepEqual(json.removed, [{ name: "gone", layer: "availability", reason: "not set: KEY" }]);
 });
 
 Deno.test("failures have one shape; what is not the caller's fault shows nothing of the inside", async () => {

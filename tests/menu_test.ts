@@ -167,6 +167,23 @@ Deno.test("a toolset that is not there is the caller's error, whatever else is a
   assert.throws(() => menu({ toolset: "research", tools: ["a"] }), /^InputError: toolset: /);
 });
 
+Deno.test("a toolset may name what only a source has; the source is asked where it may have something", () => {
+  const source = { name: "docs", covers: (name: string) => name.startsWith("docs_"), open: thrower };
+  const toolsets = { docs: { tools: ["docs_find", "a"] }, plain: { tools: ["a"] } };
+  const registry = new Registry([tool("a"), source], { toolsets });
+  const asked = (settings: Settings) => registry.sources(settings).length === 1;
+  const all: Settings[] = [{}, { toolset: "full" }, { toolset: "docs" }, { tools: ["docs_x"] }];
+  assert.deepEqual(all.map(asked), [true, true, true, true]);
+  const none: Settings[] = [{ toolset: "plain" }, { toolset: "none" }, { tools: ["a"] }, {
+    toolsAllow: ["a"],
+  }];
+  assert.deepEqual(none.map(asked), [false, false, false, false]);
+  const offered = [tool("docs_find"), tool("docs_more", { defer: true })];
+  const menu = registry.menu({ toolset: "docs" }, wait, offered);
+  assert.deepEqual(menu.tools.map(({ name }) => name), ["a", "docs_find"]);
+  assert.deepEqual(menu.removed, [{ name: "docs_more", layer: "preset" }]);
+});
+
 Deno.test("a tool may not take the name of the built-in one", () => {
   assert.throws(() => new Registry([tool("tool_search")]), /"tool_search" is the built-in tool's/);
   const menu = menuIn([tool("a")]);

@@ -6,6 +6,7 @@ import type { Delivery, Queue } from "../../src/queue.ts";
 import { Registry, type RegistryOptions } from "../../src/registry.ts";
 import type { Settings } from "../../src/run.ts";
 import { createRuntime } from "../../src/runtime.ts";
+import type { Warm } from "../../src/slice.ts";
 import type { Store } from "../../src/store.ts";
 import { sqliteStore } from "../../src/store/sqlite.ts";
 import type { Content, RunView, StartOptions } from "../../src/verbs.ts";
@@ -19,6 +20,7 @@ export interface HarnessOptions extends RegistryOptions {
   store?: Store;
   leaseMs?: number;
   ttlMs?: number;
+  warm?: Warm;
 }
 
 export type Harness = ReturnType<typeof harness>;
@@ -57,6 +59,7 @@ export function harness(
     budget: options.budget,
     leaseMs: options.leaseMs,
     ttlMs: options.ttlMs,
+    warm: options.warm,
   });
   return {
     time,
