@@ -72,9 +72,9 @@ export class Transcript {
   /** The run whose entries came last. */
   run = "";
   /** Steps of agentic functions, by path. */
-  readonly steps = new Map<string, { value?: unknown }>();
+  readonly steps: Map<string, { value?: unknown }> = new Map();
   /** Idempotency keys of calls whose outcome is unknown, by what they did; kept across runs (DESIGN rule 5). */
-  readonly unknown = new Map<string, string>();
+  readonly unknown: Map<string, string> = new Map();
   readonly #frames = new Map<string, Frame>();
   readonly #calls = new Map<string, CallState>();
 

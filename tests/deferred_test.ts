@@ -1,7 +1,7 @@
 /** Deferred tools: kept out of the request until the model finds them, and how it does. */
 import assert from "node:assert/strict";
 import * as z from "zod";
-import { Found, offered, toolSearch } from "../src/deferred.ts";
+import { type Found, offered, toolSearch } from "../src/deferred.ts";
 import { defineTool, type Tool } from "../src/tool.ts";
 
 const tool = (name: string, more: Partial<Tool> = {}) =>
