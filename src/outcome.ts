@@ -5,14 +5,7 @@ import type { Journal, Part, Step } from "./journal.ts";
 import { textOf } from "./message.ts";
 import type { Models } from "./model.ts";
 import type { Registry } from "./registry.ts";
-import {
-  type Ending,
-  type FinishReason,
-  maxIterations,
-  type RunError,
-  type Settings,
-  type ToolChoice,
-} from "./run.ts";
+import { type Ending, type FinishReason, maxIterations, type Settings, type ToolChoice } from "./run.ts";
 import type { Take } from "./store.ts";
 import type { AgenticContext, Menu } from "./tool.ts";
 import type { CallState, Frame } from "./transcript.ts";
@@ -75,13 +68,15 @@ function reask(it: Loop, at: Frame, fault: Fault): Part {
   return { ...next, append: [...next.append!, journal.entry("reask", frame, said, { n, id })] };
 }
 
-/** The run fails; a nested loop ends without a result, which is for its function's body to take. */
-function unanswerable({ journal, frame, settings }: Loop, at: Frame, fault: Fault): Part {
-  const { message, ...details } = fault, code = codeOf(settings);
-  if (frame === root) return fail(journal, code, message, { ...details }).change!;
-  const error = { code, message, details: { ...details } };
-  const body = { text: at.text, finishReason: finishReason(at), error, ended: ended(journal, at) };
-  return { append: [journal.entry("return", frame, body)] };
+/** The run fails, with no call open; a nested loop ends without a result, which is for its function's body to take. */
+function unanswerable({ journal, frame, settings }: Loop, at: Frame, { message, ...details }: Fault): Part {
+  const error = { code: codeOf(settings), message, details: { ...details } }, turnEnded = ended(journal, at);
+  if (frame !== root) {
+    const body = { text: at.text, finishReason: finishReason(at), error, ended: turnEnded };
+    return { append: [journal.entry("return", frame, body)] };
+  }
+  const body = { status: "failed" as const, error, ended: turnEnded, at: journal.now() };
+  return { append: [journal.entry("end", root, body)], end: { status: "failed", ending: { error } } };
 }
 
 /** The end of a loop: of the run, or of a nested frame. */
@@ -105,9 +100,9 @@ export function finish(
 }
 
 /** The run cannot go on. Open calls, of all frames, get their results. */
-export function fail(journal: Journal, code: string, message: string, details?: RunError["details"]): Step {
+export function fail(journal: Journal, code: string, message: string): Step {
   const open = journal.transcript.openCalls();
-  const error = { code, message, ...(details && { details }) };
+  const error = { code, message };
   return {
     change: {
       append: [

@@ -129,6 +129,13 @@ Deno.test("the limit of turns without an answer is a failure, never a silent end
     const busy = await ran([calls(["look"]), calls(["look"])], { ...asked, maxIterations: 2 }, [look]);
     assert.deepEqual([busy.view.status, busy.view.error?.code], ["failed", code]);
     assert.match(busy.view.error!.message, /no answer in its 2 turns/);
+    const events = (await busy.h.events(busy.view.id)).map(({ event }) => event.type);
+    assert.equal(
+      events.filter((type) => type === "tool_execution_end").length,
+      2,
+      "one result for each call",
+    );
+    assert.deepEqual(events.slice(-2), ["turn_end", "agent_end"]);
     const talking = await ran(["Hm"], { ...asked, maxIterations: 1 });
     assert.deepEqual(
       [talking.view.status, talking.view.error?.code],
