@@ -132,7 +132,7 @@ Deno.test("one look takes one steering message, or all of them", async () => {
 
 Deno.test("follow-ups wait for the end of the inner loop, come after steering, and share the run's agent_end", async () => {
   for (const mode of ["one_at_a_time", "all"] as const) {
-    const h: Harness = harness((request, n) => n === 1 ? calls(["work"], ["work"]) : "text", {
+    const h: Harness = harness((_request, n) => n === 1 ? calls(["work"], ["work"]) : "text", {
       tools: [
         sends(() => h, { 1: [["follow_up", "later a"], ["follow_up", "later b"]], 2: [["steering", "now"]] }),
       ],
