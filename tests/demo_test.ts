@@ -106,8 +106,7 @@ Deno.test("It finds URLs and waits", async () => {
 });
 
 Deno.test("Several things in one prompt are several calls in one turn, in their order", async () => {
-  const prompt =
-    "What time is it in Oslo, wait 2 seconds, what is 2 + 2 and what says https://example.com?";
+  const prompt = "What time is it in Oslo, wait 2 seconds, what is 2 + 2 and what says https://example.com?";
   const { asked, text } = await turn([user(prompt)]);
   equal(asked.map(([name]) => name), ["now", "wait", "calculate", "fetch_url"]);
   match(
