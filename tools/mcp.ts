@@ -77,8 +77,8 @@ export function mcpServer(name: string, server: McpServer, allowHosts: readonly 
       const session = openSession(server, fetch);
       try {
         const listed = await session.list(signal, Math.min(timeoutMs, listMs));
-        const tools = await Promise.all(listed.map((one) => toolOf(prefix, one, timeoutMs, session)));
-        return { tools, close: session.close };
+        const tools = listed.filter(isCallable).map((one) => toolOf(prefix, one, timeoutMs, session));
+        return { tools: await Promise.all(tools), close: session.close };
       } catch (error) {
         await session.close();
         throw error;
@@ -93,6 +93,12 @@ interface Listed {
   description?: unknown;
   inputSchema?: unknown;
   annotations?: { readOnlyHint?: unknown; idempotentHint?: unknown };
+  execution?: { taskSupport?: unknown };
+}
+
+/** Tools that run as tasks only are asked for in another way, which is not spoken here. */
+function isCallable(listed: unknown): boolean {
+  return (listed as Listed | null)?.execution?.taskSupport !== "required";
 }
 
 async function toolOf(prefix: string, listed: unknown, timeoutMs: number, session: Session): Promise<Tool> {
