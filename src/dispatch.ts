@@ -19,6 +19,10 @@ import { check } from "./validate.ts";
 type Result = Omit<Bodies["result"], "toolName" | "at">;
 type Verdict = { tool: Tool; args: unknown; wait?: Wait } | { refuse: Result };
 
+/** How deep an agentic function may be nested in itself, and calls in each other. */
+const deepestOfName = 5;
+const deepest = 10;
+
 /** Brings a message's open calls one group further. */
 export async function dispatch(it: Loop, at: Frame): Promise<void> {
   const { journal } = it;
@@ -108,6 +112,16 @@ function judge(it: Loop, at: Frame, { call, path, state }: CallState): Verdict {
     if (choice === "none") return refuse("no tool may be called in this run. Answer in text");
     if (typeof choice === "object" && choice.name !== call.name) {
       return refuse(`only "${choice.name}" may be called now`);
+    }
+    const around = journal.transcript.around(path).map((outer) => outer.call.name);
+    const same = around.filter((name) => name === call.name).length;
+    if (same >= deepestOfName || around.length >= deepest) {
+      return refuse(
+        `"${call.name}" would be nested ${same + 1} times in itself, ${
+          around.length + 1
+        } calls deep: at most ` +
+          `${deepestOfName} and ${deepest} are allowed. Do it without calling it again`,
+      );
     }
     if (settings.parallelToolCalls === false && path !== at.calls[0]!.path) {
       return refuse("one tool call per turn is allowed. Ask for it again in the next turn");

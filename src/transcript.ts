@@ -103,6 +103,19 @@ export class Transcript {
     return [...this.#calls.values()].filter((call) => call.state !== "done");
   }
 
+  /** The calls inside of which a call was made, the innermost first. */
+  around(path: string): CallState[] {
+    const outer: CallState[] = [];
+    for (let frame = frameOf(path); frame !== root;) {
+      // A frame's path is its call's path and a key.
+      const call = this.#calls.get(frame.slice(0, frame.lastIndexOf("/")));
+      if (!call) break;
+      outer.push(call);
+      frame = frameOf(call.path);
+    }
+    return outer;
+  }
+
   #open(path: string, { messages, loaded }: Pick<Frame, "messages" | "loaded"> = fresh()): Frame {
     const frame: Frame = {
       path,

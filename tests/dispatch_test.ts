@@ -326,3 +326,28 @@ Deno.test("a body that asks for something else than last time gets both fingerpr
   await h.ended(run);
   assert.match(textOf((await results(h, run))[0]!.content), /question 2[^]*question 1/);
 });
+
+Deno.test("an agentic function that keeps calling itself is stopped at depth 5 of its name, calls at depth 10 in all", async () => {
+  const recursive = (names: string[]) =>
+    names.map((name) =>
+      agenticFunction({
+        name,
+        description: "",
+        parameters: z.object({}),
+        execute: async (_args, { exec }) => await exec(`inside ${name}`),
+      })
+    );
+  for (const [names, deepest] of [[["a"], 5], [["a", "b", "c"], 10]] as const) {
+    const depths: number[] = [];
+    const h = harness((request) => {
+      const last = request.messages.at(-1)!;
+      if (last.role === "tool") return textOf(last.content);
+      depths.push(1);
+      return calls([names[(depths.length - 1) % names.length]!]);
+    }, { tools: recursive([...names]) });
+    const { run } = await h.start("Go");
+    const view = await h.ended(run);
+    assert.match(view.text!, /would be nested/);
+    assert.equal(depths.length, deepest + 1, "the last one asked for was not run");
+  }
+});
