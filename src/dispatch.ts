@@ -8,7 +8,7 @@
  * D3. The result that completes a message also writes the turn's boundary, and only there steering is taken: never between results.
  */
 import { messageOf } from "./errors.ts";
-import { execute } from "./execute.ts";
+import { execute, reconcile, unknown } from "./execute.ts";
 import type { Part, Step } from "./journal.ts";
 import { choiceOf, type Loop, merge, nextTurn, unanswered } from "./outcome.ts";
 import type { Bodies } from "./entry.ts";
@@ -160,12 +160,14 @@ function wrong(content: string): Verdict {
 /** Brings one call to its result, or stands still. */
 async function settle(it: Loop, at: Frame, call: CallState, verdict: Verdict): Promise<void> {
   for (; call.state !== "done"; verdict = judge(it, at, call)) {
-    if (call.state === "begun" && interrupted(it, call)) await record(it, at, call, unknown);
-    else if ("refuse" in verdict) await record(it, at, call, verdict.refuse);
+    const cutOff = call.state === "begun" && interrupted(it, call);
+    if ("refuse" in verdict) await record(it, at, call, cutOff ? unknown : verdict.refuse);
     else if (call.state === "waiting") await waited(it, at, call);
     else if (call.state === "pending") return;
     else {
-      const result = await execute(it, call, verdict.tool, verdict.args);
+      const { tool, args } = verdict;
+      let result = cutOff ? await reconcile(it, call, tool, args) : "not_done";
+      if (result === "not_done") result = await execute(it, call, tool, args);
       if (result) await record(it, at, call, result);
       else await it.journal.park();
     }
@@ -177,13 +179,6 @@ function interrupted({ journal, menu }: Loop, { path, call }: CallState): boolea
   const tool = menu.tools.find((tool) => tool.name === call.name);
   return !journal.permitted(path) && !tool?.agentic && tool?.replay !== "safe";
 }
-
-const unknown: Result = {
-  content: "Interrupted while it ran: its outcome is unknown. Do not simply repeat it; check what it did",
-  isError: true,
-  ran: true,
-  unknown: true,
-};
 
 /** A waiting call: its answer, the end of its time, steering, or more waiting. */
 async function waited(it: Loop, at: Frame, call: CallState): Promise<void> {

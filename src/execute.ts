@@ -69,6 +69,35 @@ export async function execute(
   }
 }
 
+export const unknown: Result = {
+  content: "Interrupted while it ran: its outcome is unknown. Do not simply repeat it; check what it did",
+  isError: true,
+  ran: true,
+  unknown: true,
+};
+
+/** What became of a call that an earlier slice let begin. "not_done": it may run. Undefined: the slice was cut meanwhile. */
+export async function reconcile(
+  { journal }: Loop,
+  call: CallState,
+  tool: Tool,
+  args: unknown,
+): Promise<Result | "not_done" | undefined> {
+  if (!tool.reconcile) return unknown;
+  const over = new AbortController();
+  try {
+    const asked = async () => await tool.reconcile!(call.key!, args);
+    const became = await journal.work(() => Promise.race([asked(), aborted(journal.signal, over.signal)]));
+    if (!became || journal.cut) return undefined;
+    if (became.is === "done") return { ...render(became.result), ran: true };
+    return became.is === "not_done" ? "not_done" : unknown;
+  } catch (error) {
+    return journal.cut ? undefined : { ...unknown, content: `${unknown.content} (${messageOf(error)})` };
+  } finally {
+    over.abort(null);
+  }
+}
+
 function timeout(tool: Tool): Result {
   const content = `Tool "${tool.name}" timed out after ${tool.timeoutMs! / 1000} s: what it did is unknown`;
   return { content, isError: true, ran: true, ...(tool.replay === "safe" ? {} : { unknown: true }) };

@@ -64,6 +64,9 @@ export interface Wait {
 /** The settings of a deployment. They are handed in, never read from the process. */
 export type Environment = { readonly [name: string]: string | undefined };
 
+/** What became of a call that was cut off. */
+export type Reconciled = { is: "done"; result: unknown } | { is: "not_done" } | { is: "unknown" };
+
 /** A tool whose arguments have been checked; the form in which the loop knows all tools. */
 export interface Tool {
   name: string;
@@ -71,6 +74,11 @@ export interface Tool {
   parameters: Parameters;
   /** What a crash in the middle of a call means: "safe" runs it again, "never" (default) tells the model that the outcome is unknown. */
   replay?: "safe" | "never";
+  /**
+   * For `replay: "never"`: asked after a crash in the middle of a call what became of it, by the key that its body was given. "not_done"
+   * lets it run again under that key; "unknown", or an exception, is what the model is told.
+   */
+  reconcile?(idempotencyKey: string, args: any): Reconciled | Promise<Reconciled>;
   /** Neighbouring calls of parallel tools may overlap. */
   parallel?: boolean;
   timeoutMs?: number;
@@ -142,9 +150,10 @@ type Input<P> = P extends z.ZodType ? z.output<P> : { [key: string]: any };
 
 /** Defines a tool; `execute` receives what its zod schema puts out. */
 export function defineTool<const P extends Parameters>(
-  tool: Omit<Tool, "parameters" | "execute" | "agentic" | "wait"> & {
+  tool: Omit<Tool, "parameters" | "execute" | "agentic" | "wait" | "reconcile"> & {
     parameters: P;
     wait?(args: Input<P>, now: number): Wait | undefined;
+    reconcile?(idempotencyKey: string, args: Input<P>): Reconciled | Promise<Reconciled>;
     execute(args: Input<P>, context: ToolContext): unknown;
   },
 ): Tool {
@@ -153,7 +162,7 @@ export function defineTool<const P extends Parameters>(
 
 /** Defines a tool whose body may itself call models: its progress survives slices and crashes by replay (DESIGN §3). */
 export function agenticFunction<const P extends Parameters>(
-  tool: Omit<Tool, "parameters" | "execute" | "agentic" | "wait" | "replay"> & {
+  tool: Omit<Tool, "parameters" | "execute" | "agentic" | "wait" | "replay" | "reconcile"> & {
     parameters: P;
     execute(args: Input<P>, context: AgenticContext): unknown;
   },
