@@ -1,4 +1,5 @@
 /** Runs a tool's body once, within its time, and turns whatever becomes of it into a result. */
+import { ambient } from "./ambient.ts";
 import { publicId } from "./entry.ts";
 import { messageOf, ReplayError } from "./errors.ts";
 import type { Bodies } from "./entry.ts";
@@ -43,7 +44,9 @@ export async function execute(
   };
   // A tool may ignore its signal, so it is raced against it (CASES A05); what it does later changes nothing.
   const body = async () => {
-    const running = (async () => await tool.execute(args, context))();
+    // A plain tool inside a nested loop is not that loop's function.
+    const around = tool.agentic ? context : undefined;
+    const running = ambient.run(around, async () => await tool.execute(args, context));
     running.catch(() => {});
     const races: Promise<unknown>[] = [running, aborted(journal.signal, over.signal)];
     if (tool.timeoutMs !== undefined) {

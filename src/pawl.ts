@@ -1,4 +1,5 @@
 /** A whole Pawl over a store and a queue that somebody chose: verbs for one tenant, and the HTTP face for all. */
+import { ambient } from "./ambient.ts";
 import { resultOf, settingsOf, type Wanted } from "./asking.ts";
 import type { Budget } from "./budget.ts";
 import type { Exec } from "./choice.ts";
@@ -17,7 +18,7 @@ import { isActive, type RunView, type Settings } from "./run.ts";
 import { createRuntime } from "./runtime.ts";
 import type { Warm } from "./slice.ts";
 import type { Store } from "./store.ts";
-import type { Environment, Toolset } from "./tool.ts";
+import type { Environment, ExecOptions, Toolset } from "./tool.ts";
 import { canonical } from "./transcript.ts";
 import type { Accepted, Content, Key, StartOptions } from "./verbs.ts";
 
@@ -100,6 +101,9 @@ export function createPawl(options: PawlOptions): Pawl {
   return {
     start,
     exec: (async (content: Content, options: Omit<RunOptions, keyof Wanted> & Wanted = {}) => {
+      // In the body of an agentic function it is that function's nested loop, unless it names a thread of its own.
+      const inside = options.thread === undefined ? ambient.getStore() : undefined;
+      if (inside) return await inside.exec(content, options as ExecOptions);
       const { run } = await start(content, settingsOf(options));
       for (;;) {
         const view = await verbs.settled(tenant, run, 60_000, { orWaits: false });

@@ -6,7 +6,7 @@ const floors = [
   // words
   ...["errors", "message", "run", "entry"],
   // ports, with their promises, and pure arithmetic beside them
-  ...["clock", "budget", "queue", "store", "model", "choice", "tool", "event", "verbs"],
+  ...["clock", "budget", "queue", "store", "model", "choice", "tool", "ambient", "event", "verbs"],
   // which tools, what arguments
   ...["address", "pattern", "branching", "coercion", "validate", "deferred", "toolset", "policy"],
   ...["registry", "offer", "decision", "asking"],

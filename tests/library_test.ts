@@ -7,6 +7,7 @@ import {
   defineTool,
   InputError,
   ModelError,
+  type Pawl,
   RunFailedError,
 } from "../src/mod.ts";
 import { calls, type Said, scriptedModel } from "./support/scripted_model.ts";
@@ -137,6 +138,32 @@ Deno.test("an agentic function collects, saves and writes, as the README shows i
   assert.deepEqual(saved, ["sunny"]);
   const offered = it.models.requests.map(({ tools }) => tools.map(({ name }) => name).join());
   assert.deepEqual(offered, ["weather,report", "weather", "weather", "", "weather,report"]);
+});
+
+Deno.test("pawl.exec in the body of an agentic function is its nested loop, without being handed the context", async () => {
+  const models = scriptedModel((request) => {
+    const last = request.messages.at(-1)!;
+    if (last.role === "tool") return `said: ${String(last.content)}`;
+    return last.content === "Go" ? calls(["duet"]) : `sings ${String(last.content)}`;
+  });
+  const duet = agenticFunction({
+    name: "duet",
+    description: "",
+    parameters: z.object({}),
+    execute: async () => {
+      const both = await Promise.all([pawl.exec("alto", { key: "a" }), pawl.exec("bass", { key: "b" })]);
+      return `${both.join(" and ")}, then ${await pawl.exec("both", { tools: [] })}`;
+    },
+  });
+  const pawl: Pawl = createPawl({ tools: [duet], models, budget: { turns: 1 } });
+  const { run } = await pawl.start("Go");
+  const frames = new Set<string>();
+  for await (const { frame } of pawl.watch(run)) frames.add(frame);
+  const { text, slices } = await pawl.read(run);
+  assert.equal(text, "said: sings alto and sings bass, then sings both");
+  assert.deepEqual([...frames].sort(), [".", "1.0/a", "1.0/b", "1.0/exec"]);
+  assert.ok(slices > 2, "it was run again from its start");
+  await pawl.close();
 });
 
 Deno.test("the same key is the same run", async () => {
