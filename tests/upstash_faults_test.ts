@@ -1,5 +1,7 @@
 /** The store on Upstash Redis when requests fail, answers are lost, processes race and watchers die. */
 import assert from "node:assert/strict";
+import { setFlagsFromString } from "node:v8";
+import { runInNewContext } from "node:vm";
 import { eventually, everything, expect, type Scene } from "./contract/store_scene.ts";
 import { manualClock } from "./support/clock.ts";
 import { upstash, upstashTests } from "./support/upstash.ts";
@@ -228,6 +230,26 @@ test("who watches from one process is woken by another, and by nothing once the 
   const before = await rest.commands();
   await slice.ok({ change: { append: ["b"] } });
   assert.equal(await rest.commands() - before, 4);
+});
+
+test("who watched for long is heard when it leaves, also after memory was collected", async ({ rest, s }) => {
+  setFlagsFromString("--expose-gc");
+  const collect = runInNewContext("gc") as () => void, slice = await s.running();
+  let woken = 0;
+  const stop = s.store.watch(s.thread, () => woken++);
+  await eventually(() => woken > 0, "the subscription stands");
+  // So many messages later nothing holds on to what would hear the signal.
+  for (let n = 0; n < 1000; n++) {
+    const before = woken;
+    await slice.ok({ change: { append: ["a"] } });
+    await eventually(() => woken > before, "a commit wakes");
+  }
+  for (let n = 0; n < 3; n++) {
+    collect();
+    await s.clock.advance(20);
+  }
+  stop();
+  await eventually(() => rest.subscriptions === 0, "the subscription is given up");
 });
 
 const clock = manualClock(Date.now());

@@ -66,10 +66,10 @@ async function listen({ url, token, channel, signal, onOpen, onMessage }: Subscr
     signal,
   });
   if (!response.ok || !response.body) return await response.body?.cancel();
-  const decoder = new TextDecoder();
   let rest = "";
-  for await (const chunk of response.body) {
-    const lines = (rest + decoder.decode(chunk, { stream: true })).split("\n");
+  // Deno's fetch forgets its signal when memory is collected while a body is read, and would listen for ever; a pipe does not.
+  for await (const text of response.body.pipeThrough(new TextDecoderStream(), { signal })) {
+    const lines = (rest + text).split("\n");
     rest = lines.pop()!.slice(0, longestLine);
     for (const line of lines) {
       if (line.startsWith("data: subscribe,")) onOpen();
