@@ -5,6 +5,7 @@
 import { stdout } from "node:process";
 import { againstBareLoop } from "./bench/against_bare_loop.ts";
 import { flat } from "./bench/flat.ts";
+import { redis } from "./bench/redis.ts";
 import { writes } from "./bench/writes.ts";
 import { modelServer, Report } from "./bench/scene.ts";
 
@@ -20,6 +21,7 @@ try {
   await server.stop();
 }
 await flat(report, folder);
+await redis(report);
 report.memory("at the end");
 await Deno.remove(folder, { recursive: true });
 report.conclude();

@@ -24,26 +24,31 @@ const lookup = defineTool({
 });
 
 export async function flat(report: Report, folder: string): Promise<void> {
-  report.title(
-    `A thread of ${runs} runs of ${turns} turns with results of 2 KB, by fifths (median of ${repetitions})`,
-  );
-  for (const [name, budget] of [["warm", {}], ["a cold start every 5 turns", { turns: 5 }]] as const) {
-    const all = [];
-    for (let n = 0; n < repetitions; n++) all.push(await measure(":memory:", budget));
-    const ms = byFifth(all.map((one) => one.ms)), bytes = byFifth(all.map((one) => one.bytes));
-    report.line(`${name}: ${ms.map((value) => value.toFixed(2)).join("  ")} ms per turn`);
-    report.line(`  ${bytes.map((value) => value.toFixed(0)).join("  ")} bytes handed to the store per turn`);
-    report.wanted(`time, last fifth against first, ${name}`, ms[4]! / ms[0]!, 1.5);
-    report.wanted(`bytes, last fifth against first, ${name}`, bytes[4]! / bytes[0]!, 1.5);
-  }
+  await byFifths(report, "in memory", () => sqliteStore(":memory:", { clock: systemClock }));
   const path = `${folder}/flat.db`;
   await sqliteStore(path, { clock: systemClock }).close();
   const empty = Deno.statSync(path).size;
-  const { log, transcript } = await measure(path, {});
+  const { log, transcript } = await measure(sqliteStore(path, { clock: systemClock }), {});
   const file = Deno.statSync(path).size - empty;
   report.line(`stored: transcript ${transcript} bytes of JSON, log ${log}, file grows by ${file}`);
   report.wanted("log against transcript", log / transcript, 1.5);
   report.wanted("file against transcript", file / transcript, 1.5);
+}
+
+/** Each repetition has a store of its own. */
+export async function byFifths(report: Report, where: string, open: () => Store): Promise<void> {
+  report.title(
+    `A thread of ${runs} runs of ${turns} turns with results of 2 KB, ${where}, by fifths (median of ${repetitions})`,
+  );
+  for (const [name, budget] of [["warm", {}], ["a cold start every 5 turns", { turns: 5 }]] as const) {
+    const all = [];
+    for (let n = 0; n < repetitions; n++) all.push(await measure(open(), budget));
+    const ms = byFifth(all.map((one) => one.ms)), bytes = byFifth(all.map((one) => one.bytes));
+    report.line(`${name}: ${ms.map((value) => value.toFixed(2)).join("  ")} ms per turn`);
+    report.line(`  ${bytes.map((value) => value.toFixed(0)).join("  ")} bytes handed to the store per turn`);
+    report.wanted(`time, last fifth against first, ${name}, ${where}`, ms[4]! / ms[0]!, 1.5);
+    report.wanted(`bytes, last fifth against first, ${name}, ${where}`, bytes[4]! / bytes[0]!, 1.5);
+  }
 }
 
 interface Measured {
@@ -54,8 +59,8 @@ interface Measured {
   transcript: number;
 }
 
-async function measure(path: string, budget: Partial<Budget>): Promise<Measured> {
-  const { store, counts } = countedStore(sqliteStore(path, { clock: systemClock }));
+async function measure(kept: Store, budget: Partial<Budget>): Promise<Measured> {
+  const { store, counts } = countedStore(kept);
   const ms: number[] = [], bytes: number[] = [];
   let since = performance.now(), had = 0, messages: Message[] = [];
   const model = instantModel(turns, lookup.name, (request) => {
