@@ -1,22 +1,36 @@
 /**
- * Runs seeds of the simulation: `deno task simulate [from] [count] [--trace]`. A seed that breaks a rule is printed with its schedule;
- * the same seed is the same schedule again.
+ * Runs seeds of the simulation: `deno task simulate [redis] [from] [count] [--trace]`. A seed that breaks a rule is printed with its
+ * schedule; the same seed is the same schedule again. With `redis` the store is one in a private redis-server.
  */
 // deno-lint-ignore-file no-console
-import { simulate } from "./support/simulation.ts";
+import { redisServer } from "./support/redis_server.ts";
+import { simulate, type SimulationOptions } from "./support/simulation.ts";
+import { upstashRest } from "./support/upstash_rest.ts";
+import { upstashWorlds } from "./support/upstash_world.ts";
 
 const numbers = Deno.args.filter((arg) => /^\d+$/.test(arg)).map(Number);
 const [from = 1, count = 200] = numbers, trace = Deno.args.includes("--trace");
-const unknown = Deno.args.find((arg) => !/^\d+$/.test(arg) && arg !== "--trace");
+const unknown = Deno.args.find((arg) => !/^\d+$/.test(arg) && !["--trace", "redis"].includes(arg));
 if (unknown !== undefined) {
-  console.error(`Unknown argument "${unknown}". Usage: deno task simulate [from] [count] [--trace]`);
+  console.error(`Unknown argument "${unknown}". Usage: deno task simulate [redis] [from] [count] [--trace]`);
   Deno.exit(2);
+}
+
+const options: SimulationOptions = {};
+if (Deno.args.includes("redis")) {
+  const server = await redisServer();
+  if (typeof server === "string") {
+    console.error(server);
+    Deno.exit(2);
+  }
+  options.store = upstashWorlds(upstashRest(server.port));
 }
 
 const failed: number[] = [], began = performance.now();
 let runs = 0, steps = 0;
 for (let seed = from; seed < from + count; seed++) {
-  const result = await simulate(seed, trace ? { trace: console.log } : {}).catch((error) => error as Error);
+  const result = await simulate(seed, { ...options, ...(trace && { trace: console.log }) })
+    .catch((error) => error as Error);
   if (!(result instanceof Error)) {
     runs += result.runs;
     steps += result.steps;
@@ -29,7 +43,7 @@ for (let seed = from; seed < from + count; seed++) {
   }
   if (trace || failed.length > 1) continue;
   const lines: string[] = [];
-  await simulate(seed, { trace: (line) => void lines.push(line) }).catch(() => {});
+  await simulate(seed, { ...options, trace: (line) => void lines.push(line) }).catch(() => {});
   console.log(lines.join("\n"));
 }
 const seconds = ((performance.now() - began) / 1000).toFixed(1);

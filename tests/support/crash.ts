@@ -7,6 +7,7 @@ import type { Key, Verbs } from "../../src/verbs.ts";
 import { type Message, textOf } from "../../src/message.ts";
 import type { ModelReply, ModelRequest } from "../../src/model.ts";
 import { isActive, type Settings, type Status, threadKey } from "../../src/run.ts";
+import type { Store } from "../../src/store.ts";
 import { sqliteStore } from "../../src/store/sqlite.ts";
 import { agenticFunction, defineTool, type ToolContext } from "../../src/tool.ts";
 import { only } from "./harness.ts";
@@ -14,6 +15,7 @@ import { calls } from "./scripted_model.ts";
 import { logOf } from "./simulation/facts.ts";
 import { SimulatedQueue } from "./simulation/queue.ts";
 import { type Fate, hour, type Isolate, minute, tenant, World } from "./simulation/world.ts";
+import type { VirtualTime } from "./virtual_time.ts";
 
 export interface Scenario {
   name: string;
@@ -37,6 +39,8 @@ export interface Played {
   /** A payment had begun and had no result when that happened. */
   paying: boolean;
 }
+
+export type MakeStore = (time: VirtualTime) => Store;
 
 /** Long enough for the lease to be prolonged meanwhile, so that there are requests at which to cut off what takes time. */
 const workMs = 6_000;
@@ -73,7 +77,11 @@ export const scenarios: Scenario[] = [
   },
 ];
 
-export async function play(scenario: Scenario, fate: (n: number) => Fate): Promise<Played> {
+export async function play(
+  scenario: Scenario,
+  fate: (n: number) => Fate,
+  store: MakeStore = (clock) => sqliteStore(":memory:", { clock }),
+): Promise<Played> {
   const played: Played = {
     ...{
       status: "queued",
@@ -91,7 +99,7 @@ export async function play(scenario: Scenario, fate: (n: number) => Fate): Promi
   const world: World = new World({
     seed: 1,
     faults: 0,
-    store: (clock) => sqliteStore(":memory:", { clock }),
+    store,
     tools: (world, isolate) => tools(world, isolate, played),
     models: (world, isolate) => {
       const clock = world.clockOf(isolate);

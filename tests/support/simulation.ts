@@ -6,7 +6,6 @@ import type { Budget } from "../../src/budget.ts";
 import type { Settings } from "../../src/run.ts";
 import { isActive, threadKey } from "../../src/run.ts";
 import type { Store } from "../../src/store.ts";
-import type { Clock } from "../../src/clock.ts";
 import { sqliteStore } from "../../src/store/sqlite.ts";
 import type { Placed } from "../../src/event.ts";
 import { Dice } from "./simulation/dice.ts";
@@ -17,6 +16,7 @@ import { SimulatedQueue } from "./simulation/queue.ts";
 import { judgeThread, judgeWork } from "./simulation/rules.ts";
 import { ask, Books, simulatedTools, toolNames } from "./simulation/tools.ts";
 import { later, Watcher } from "./simulation/watchers.ts";
+import type { VirtualTime } from "./virtual_time.ts";
 import { hour, minute, tenant, World } from "./simulation/world.ts";
 
 export interface SimulationOptions {
@@ -30,7 +30,8 @@ export interface SimulationOptions {
   faults?: number;
   /** What a slice may spend; drawn if absent. */
   budget?: Partial<Budget>;
-  store?(clock: Clock, ttlMs: number): Store;
+  /** Makes another store than SQLite's. */
+  store?(time: VirtualTime, ttlMs: number): Store;
 }
 
 export interface Simulation {
@@ -60,7 +61,7 @@ export async function simulate(seed: number, options: SimulationOptions = {}): P
       hardMs: dice.pick([40_000, 120_000, 600_000]),
       turns: dice.pick([1, 2, 4, Infinity]),
     },
-    store: (clock) => options.store?.(clock, keptMs) ?? sqliteStore(":memory:", { clock, ttlMs: keptMs }),
+    store: (time) => options.store?.(time, keptMs) ?? sqliteStore(":memory:", { clock: time, ttlMs: keptMs }),
     tools: (world, isolate) => simulatedTools(world, isolate, books, seed),
     models: (world, isolate) => simulatedModels(world, isolate, books, requests, seed),
     publish: (_world, delivery) => queue.accept(delivery),

@@ -22,7 +22,11 @@ export interface UpstashRest {
   /** Requests that ran commands, and bytes of their bodies. */
   requests: number;
   bytes: { in: number; out: number };
-  subscriptions: number;
+  readonly subscriptions: number;
+  /** The same without a network. */
+  fetch(request: Request): Promise<Response>;
+  /** Resolves when the subscriptions that stand have been told all that was published so far. */
+  heard(): Promise<void>;
   /** Commands run so far, those inside scripts included, as Upstash bills them. */
   commands(): Promise<number>;
   close(): Promise<void>;
@@ -76,6 +80,7 @@ export function upstashRest(port: number, token = "SEKRIT-redis"): UpstashRest {
     );
   };
 
+  const subscribers = new Set<Redis>();
   const app = new Hono();
   app.use(async (c, next) => {
     if (c.req.header("authorization") === `Bearer ${token}`) return await next();
@@ -84,10 +89,10 @@ export function upstashRest(port: number, token = "SEKRIT-redis"): UpstashRest {
   app.post("/subscribe/:channel", (c) => {
     const channel = c.req.param("channel"), subscriber = connect(), encoder = new TextEncoder();
     const leave = () => {
-      rest.subscriptions--;
+      subscribers.delete(subscriber);
       subscriber.removeAllListeners("message").disconnect();
     };
-    rest.subscriptions++;
+    subscribers.add(subscriber);
     const body = new ReadableStream<Uint8Array>({
       async start(controller) {
         const say = (...parts: unknown[]) =>
@@ -138,7 +143,14 @@ export function upstashRest(port: number, token = "SEKRIT-redis"): UpstashRest {
     redis,
     requests: 0,
     bytes: { in: 0, out: 0 },
-    subscriptions: 0,
+    get subscriptions() {
+      return subscribers.size;
+    },
+    fetch: async (request) => await app.fetch(request),
+    async heard() {
+      // Redis answers a connection in order.
+      await Promise.all([...subscribers].map((subscriber) => subscriber.ping().catch(() => {})));
+    },
     async commands() {
       const stats = await redis.info("commandstats");
       return [...stats.matchAll(/cmdstat_(\S+?):calls=(\d+)/g)]

@@ -1,11 +1,15 @@
-/** A clock whose time passes only when nothing else can happen: the next sleep is over at once. Random ids come from a seed. */
+/**
+ * A clock whose time passes only when nothing else can happen: the next sleep is over at once. Random ids come from a seed. Work outside the
+ * process takes real time, in which nothing happens here that seems idle: `during` says that it is under way.
+ */
 import type { Clock } from "../../src/clock.ts";
 
 export class VirtualTime implements Clock {
   #now: number;
   #order = 0;
   #state: number;
-  #sleeps: { at: number; order: number; wake(): void }[] = [];
+  #sleeps: { at: number; order: number; background: boolean; wake(): void }[] = [];
+  readonly #underWay = new Set<Promise<void>>();
 
   constructor(seed = 1, start = 1_800_000_000_000) {
     this.#now = start;
@@ -17,9 +21,31 @@ export class VirtualTime implements Clock {
   }
 
   sleep(ms: number, signal?: AbortSignal): Promise<void> {
+    return this.#sleep(ms, signal, false);
+  }
+
+  /** The same time, with chance of its own, for what goes on for ever: time does not pass for its sleeps alone. */
+  background(seed = 1): Clock {
+    const chance = new VirtualTime(seed);
+    return {
+      now: () => this.#now,
+      sleep: (ms, signal) => this.#sleep(ms, signal, true),
+      id: (length) => chance.id(length),
+    };
+  }
+
+  /** No time passes until `work` has settled. */
+  during<T>(work: Promise<T>): Promise<T> {
+    const done: Promise<void> = work.then(() => {}, () => {}).then(() => void this.#underWay.delete(done));
+    this.#underWay.add(done);
+    return work;
+  }
+
+  #sleep(ms: number, signal: AbortSignal | undefined, background: boolean): Promise<void> {
     return new Promise((resolve) => {
       if (signal?.aborted) return resolve();
-      const sleep = { at: this.#now + Math.max(0, ms), order: this.#order++, wake: resolve };
+      const at = this.#now + Math.max(0, ms);
+      const sleep = { at, order: this.#order++, background, wake: resolve };
       this.#sleeps.push(sleep);
       signal?.addEventListener("abort", () => {
         const index = this.#sleeps.indexOf(sleep);
@@ -48,13 +74,13 @@ export class VirtualTime implements Clock {
 
   /** Lets the next sleep be over; false if there is none. */
   async step(limit = Infinity): Promise<boolean> {
-    await idle();
+    await this.#idle();
     return this.#pass(limit);
   }
 
   #pass(limit: number): boolean {
     let next = 0;
-    if (!this.#sleeps.length) return false;
+    if (this.#sleeps.every((sleep) => sleep.background)) return false;
     for (let i = 1; i < this.#sleeps.length; i++) {
       const a = this.#sleeps[i]!, b = this.#sleeps[next]!;
       if (a.at < b.at || (a.at === b.at && a.order < b.order)) next = i;
@@ -71,7 +97,7 @@ export class VirtualTime implements Clock {
     let settled = false;
     promise.then(() => settled = true, () => settled = true);
     for (let steps = 0, idles = 0;; steps++) {
-      await idle();
+      await this.#idle();
       if (settled) break;
       // Some work of the platform, such as a digest, is done beside the event loop and takes a few rounds.
       if (this.#pass(Infinity)) idles = 0;
@@ -86,8 +112,16 @@ export class VirtualTime implements Clock {
   async pass(ms: number): Promise<void> {
     const end = this.#now + ms;
     while (await this.step(end));
-    await idle();
+    await this.#idle();
     this.#now = Math.max(this.#now, end);
+  }
+
+  /** Whatever can happen without time has. */
+  async #idle(): Promise<void> {
+    do {
+      await Promise.all(this.#underWay);
+      await idle();
+    } while (this.#underWay.size);
   }
 }
 

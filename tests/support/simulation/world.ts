@@ -38,7 +38,7 @@ export interface Isolate {
 
 export interface WorldOptions {
   seed: number;
-  store(clock: Clock): Store;
+  store(time: VirtualTime): Store;
   /** How many faults there will be. */
   faults: number;
   budget?: Partial<Budget>;
