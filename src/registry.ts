@@ -103,6 +103,19 @@ export class Registry {
     return [...this.#tools.values()];
   }
 
+  /** The settings of a run that began on another version of the deployment, without the tools that are gone since. */
+  still(settings: Settings): { settings: Settings; gone: string[] } {
+    const { tools } = settings;
+    const gone = (tools ?? []).filter((entry) => typeof entry === "string").filter((name) =>
+      !this.#knows(name)
+    );
+    if (!tools || !gone.length) return { settings, gone };
+    return {
+      settings: { ...settings, tools: tools.filter((entry) => !gone.includes(entry as string)) },
+      gone,
+    };
+  }
+
   /** Those that may have a tool for a run with these settings. */
   sources({ tools, toolset = "full", toolsAllow }: Settings): ToolSource[] {
     const members = this.#deployment.toolsets.members(toolset);

@@ -101,16 +101,19 @@ export async function slice(
       : `Gave up after ${claimed.claims - 1} slices, the most that a run with its max_iterations may take`;
     journal.commit(() => fail(journal, "attempts", why));
   } else {
-    offer = it.offer(settings, journal);
-    // Also what the menu throws, if a tool is gone since the run began, is the run's failure to go on.
+    const { settings: now, gone } = it.registry.still(settings);
+    for (const name of gone) {
+      journal.warn("tool_gone", `There is no tool "${name}" any more; the run goes on without it`);
+    }
+    offer = it.offer(now, journal);
     offer.then(async ({ tools, warnings }) => {
       for (const { code, message } of warnings) journal.warn(code, message);
-      const menu = it.menu(settings, tools, () => transcript.root.loaded);
+      const menu = it.menu(now, tools, () => transcript.root.loaded);
       await loop({
         frame: root,
         journal,
         models: it.models,
-        settings: withPossibleChoice(settings, menu.tools),
+        settings: withPossibleChoice(now, menu.tools),
         menu,
         narrow: it.registry.narrow.bind(it.registry),
         nested,
