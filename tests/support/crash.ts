@@ -176,7 +176,7 @@ async function lead(
   };
   const answer = async () => {
     for (;;) {
-      await world.time.sleep(10_000);
+      await world.time.sleep(minute);
       const { status, progress } = await state();
       if (!isActive(status)) return;
       const waiting = status === "waiting" ? JSON.parse(progress).waitingFor ?? [] : [];
