@@ -89,7 +89,7 @@ test("F16 all keys of a run that waits 50 s of its 60 live on together; at their
   await it.pass(15_000);
   assert.equal((await it.view(run)).status, "running");
   await together(40);
-  await it.pass(16_000);
+  await it.passUntil(async () => (await it.view(run)).status === "completed");
   assert.equal((await it.view(run)).status, "completed");
   await together(40);
   await it.pass(2 * ttlMs);
@@ -111,7 +111,7 @@ test("E03 a vendor that asks for 171 s gets them: a delayed delivery, no functio
   assert.equal(it.qstash.calls[1]!.headers.get("upstash-delay"), "171s");
   await it.pass(170_000);
   assert.equal(it.model.requests.length, 1);
-  await it.pass(2_000);
+  await it.passUntil(async () => (await it.view(run)).status === "completed");
   assert.ok(it.qstash.messages[1]!.notBefore - began >= 171_000);
   assert.deepEqual([it.model.requests.length, (await it.view(run)).status], [2, "completed"]);
 });
@@ -129,7 +129,7 @@ test("a wait longer than the queue allows is carried on from delay to delay, and
   const run = await it.start();
   await it.pass(24_000);
   assert.equal((await it.view(run)).status, "waiting");
-  await it.pass(3_000);
+  await it.passUntil(async () => (await it.view(run)).status === "completed");
   assert.equal((await it.view(run)).status, "completed");
   const hops = it.qstash.messages.map(({ body }) => JSON.parse(new TextDecoder().decode(body)))
     .map(({ ticket, hop }) => [ticket, hop]);
@@ -170,8 +170,7 @@ for (const kind of ["warm", "cold"] as const) {
       assert.ok(Math.max(...sizes) < 5_000, `${sizes}`);
     } else {
       assert.ok(lengths.at(-1)! > log.length - 12, `${lengths} of ${log.length}`);
-      // Answers come in base64.
-      assert.ok(sizes.at(-1)! < 1.6 * transcript, `${sizes.at(-1)} bytes for a transcript of ${transcript}`);
+      assert.ok(sizes.at(-1)! < 1.25 * transcript, `${sizes.at(-1)} bytes for a transcript of ${transcript}`);
     }
   });
 }

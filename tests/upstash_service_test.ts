@@ -127,7 +127,7 @@ test("F05 a hand-over that cannot be published: 503, and the message's next try 
   await it.qstash.idle();
   assert.deepEqual([it.qstash.messages[0]!.answers, it.model.requests.length], [[503], 1]);
   it.qstash.faults.publishStatus = 0;
-  await it.pass(6_000);
+  await it.passUntil(async () => (await it.view(run)).status === "completed");
   assert.deepEqual(it.qstash.messages.map(({ answers }) => answers), [[503, 200], [200]]);
   assert.deepEqual([(await it.view(run)).status, it.model.requests.length], ["completed", 2]);
 });
@@ -157,7 +157,7 @@ test("F06 steering that a commit has taken when its process dies is in the next 
     }),
   });
   const run = await it.start();
-  await it.pass(6_000);
+  await it.passUntil(async () => (await it.view(run)).status === "completed");
   assert.deepEqual(it.qstash.messages[0]!.answers, [0, 200]);
   assert.deepEqual([it.model.requests.length, (await it.view(run)).status], [2, "completed"]);
   const heard = it.model.requests[1]!.messages.map(({ content }) => textOf(content));

@@ -39,7 +39,8 @@ export function byteServer(check?: (request: Recorded) => Response | undefined):
   const scripts: (Script | Writer)[] = [];
   const server = Deno.serve({ port: 0, hostname: "127.0.0.1", onListen: () => {} }, async (request) => {
     const left = Promise.withResolvers<void>();
-    const text = await request.text();
+    const text = await request.text().catch(() => undefined);
+    if (text === undefined) return new Response(); // Whoever sent it died over it.
     const recorded: Recorded = {
       method: request.method,
       path: new URL(request.url).pathname,

@@ -18,7 +18,8 @@ export interface EffectServer extends AsyncDisposable {
 export function effectServer(delayMs: () => number = () => 0): EffectServer {
   const effects: Effect[] = [], held: { holds(effect: Effect): boolean; until: Promise<void> }[] = [];
   const server = Deno.serve({ port: 0, hostname: "127.0.0.1", onListen: () => {} }, async (request) => {
-    const effect: Effect = await request.json();
+    const effect: Effect | undefined = await request.json().catch(() => undefined);
+    if (!effect) return new Response(); // Whoever sent it died over it.
     effects.push(effect);
     await held.find(({ holds }) => holds(effect))?.until;
     await systemClock.sleep(delayMs());

@@ -96,8 +96,8 @@ async function upstashScene(
     prefix = freshPrefix(),
     reported: unknown[] = [];
   const { url, token } = rest, stores: Store[] = [];
-  /** What is on its way to Redis or QStash: time stands still until it is there. */
-  let asked = 0;
+  /** What is on its way to Redis or QStash, and from there: time stands still while any of it moves. */
+  let asked = 0, delivering = 0;
   const open = () => {
     const store = upstashStore({ url, token, prefix, clock, ttlMs: options.ttlMs });
     stores.push(store);
@@ -145,10 +145,13 @@ async function upstashScene(
   };
 
   const quiet = async () => {
-    // A few rounds of the event loop: signatures are made beside it.
-    for (let rounds = 0; rounds < 4; rounds++) {
-      await new Promise((resolve) => setTimeout(resolve, 1));
-      if (asked > 0) rounds = 0;
+    const moment = (ms: number) => new Promise<false>((resolve) => setTimeout(() => resolve(false), ms));
+    for (let calm = 0; calm < 15;) {
+      const idle = await Promise.race([qstash.idle().then(() => true), moment(2)]);
+      if (asked > 0) calm = 0;
+      else if (idle) return;
+      // It waits for time to pass, if it does nothing else for a while; signatures are made beside the event loop.
+      else if (delivering > 0) calm++;
     }
   };
   const passUntil: UpstashScene["passUntil"] = async (holds, withinMs = 3_600_000) => {
@@ -175,8 +178,13 @@ async function upstashScene(
     clock,
     fetch: async (request) => {
       const { process } = scene;
-      return await scene.before(request) ??
-        await Promise.race([process.pawl.fetch(request), processes.get(process)!]);
+      delivering++;
+      try {
+        return await scene.before(request) ??
+          await Promise.race([process.pawl.fetch(request), processes.get(process)!]);
+      } finally {
+        delivering--;
+      }
     },
     ...server,
   });
