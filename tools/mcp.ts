@@ -15,6 +15,8 @@ export interface McpServer {
   headers?: { [name: string]: string };
   /** How long a call may take, 60,000 by default. The list of tools is waited for no longer than that. */
   timeoutMs?: number;
+  /** Its tools stay out of requests until the model finds them with `tool_search`. */
+  defer?: boolean;
 }
 
 const usualMs = 60_000;
@@ -27,6 +29,7 @@ const setting = z.record(
     url: z.string(),
     headers: z.record(z.string(), z.string()).optional(),
     timeout_ms: z.int().min(1).max(3_600_000).optional(),
+    defer: z.boolean().optional(),
   }),
 );
 
@@ -69,7 +72,7 @@ export function mcpServer(name: string, server: McpServer, allowHosts: readonly 
   } catch {
     throw wrong("its headers hold what no header can");
   }
-  const prefix = `${name}_`, { timeoutMs = usualMs } = server;
+  const prefix = `${name}_`, { timeoutMs = usualMs, defer = false } = server;
   return {
     name,
     covers: (tool) => tool.startsWith(prefix),
@@ -77,7 +80,11 @@ export function mcpServer(name: string, server: McpServer, allowHosts: readonly 
       const session = openSession(server, fetch);
       try {
         const listed = await session.list(signal, Math.min(timeoutMs, listMs));
-        const tools = listed.filter(isCallable).map((one) => toolOf(prefix, one, timeoutMs, session));
+        const tools = listed.filter(isCallable).map(async (one) => ({
+          ...await toolOf(prefix, one, session),
+          timeoutMs,
+          defer,
+        }));
         return { tools: await Promise.all(tools), close: session.close };
       } catch (error) {
         await session.close();
@@ -101,7 +108,7 @@ function isCallable(listed: unknown): boolean {
   return (listed as Listed | null)?.execution?.taskSupport !== "required";
 }
 
-async function toolOf(prefix: string, listed: unknown, timeoutMs: number, session: Session): Promise<Tool> {
+async function toolOf(prefix: string, listed: unknown, session: Session): Promise<Tool> {
   const { name, description, inputSchema, annotations } = (listed ?? {}) as Listed;
   const repeatable = annotations?.readOnlyHint === true || annotations?.idempotentHint === true;
   return {
@@ -109,7 +116,6 @@ async function toolOf(prefix: string, listed: unknown, timeoutMs: number, sessio
     description: typeof description === "string" ? description : "",
     parameters: inputSchema as Tool["parameters"],
     replay: repeatable ? "safe" : "never",
-    timeoutMs,
     async execute(args, { signal, idempotencyKey, onUpdate }) {
       try {
         return outputOf(await session.call(name as string, args, { signal, idempotencyKey, onUpdate }));

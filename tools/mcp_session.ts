@@ -70,9 +70,7 @@ export function openSession(server: Server, fetch: typeof globalThis.fetch): Ses
       if (!current) opened.push(current = connect(server, fetch, it.signal));
       const mine = current;
       try {
-        const { client } = await mine;
-        const answer = await client.request({ method, params }, schema, { ...it, timeout: noTimeout });
-        return clean(answer) as T;
+        return clean(await (await mine).ask(method, params, schema, it)) as T;
       } catch (error) {
         const failure = await worded(error, it.signal);
         if (failure.gone && current === mine) current = undefined;
@@ -85,8 +83,10 @@ export function openSession(server: Server, fetch: typeof globalThis.fetch): Ses
   };
 
   return {
-    list: (signal, ms) =>
-      within(ms, async (limit) => {
+    async list(signal, ms) {
+      // Not the server's time.
+      await sdk();
+      return await within(ms, async (limit) => {
         const tools: unknown[] = [], both = AbortSignal.any([signal, limit]);
         for (let cursor: string | undefined, pages = 0; pages < mostPages; pages++) {
           const page = await ask("tools/list", cursor ? { cursor } : {}, Page, { signal: both });
@@ -95,7 +95,8 @@ export function openSession(server: Server, fetch: typeof globalThis.fetch): Ses
           if (!cursor) return tools;
         }
         throw new Failure(`its list of tools has more than ${mostPages} pages`);
-      }),
+      });
+    },
     call(name, args, { signal, idempotencyKey, onUpdate }) {
       const params = { name, arguments: args, _meta: { "pawl/idempotencyKey": idempotencyKey } };
       const onprogress = ({ progress, total, message }: Progress) =>
@@ -150,6 +151,18 @@ async function connect({ url, headers }: Server, fetch: typeof globalThis.fetch,
   client.onerror = ({ message }) => {
     if (message.startsWith("Maximum reconnection attempts")) client.close();
   };
+  const ask = async <T>(method: string, params: object, schema: z.ZodType<T>, it: Asked): Promise<T> => {
+    // The SDK listens on after the answer, and would take back what has long been done when a slice's signal aborts at its end.
+    const given = new AbortController(), abort = () => given.abort(it.signal.reason);
+    if (it.signal.aborted) abort();
+    it.signal.addEventListener("abort", abort);
+    try {
+      const options = { ...it, signal: given.signal, timeout: noTimeout };
+      return await client.request({ method, params }, schema, options) as T;
+    } finally {
+      it.signal.removeEventListener("abort", abort);
+    }
+  };
   await client.connect(transport);
   try {
     const hello = {
@@ -157,11 +170,8 @@ async function connect({ url, headers }: Server, fetch: typeof globalThis.fetch,
       capabilities: {},
       clientInfo: { name: "pawl", version: "0.1.0" },
     };
-    const { protocolVersion } = await client.request(
-      { method: "initialize", params: hello },
-      z.looseObject({ protocolVersion: z.string() }),
-      { signal, timeout: noTimeout },
-    );
+    const greeting = z.looseObject({ protocolVersion: z.string() });
+    const { protocolVersion } = await ask("initialize", hello, greeting, { signal });
     if (!SUPPORTED_PROTOCOL_VERSIONS.includes(protocolVersion)) {
       throw new Failure("it speaks a version of MCP that is not known here");
     }
@@ -172,7 +182,7 @@ async function connect({ url, headers }: Server, fetch: typeof globalThis.fetch,
     throw error;
   }
   return {
-    client,
+    ask,
     async close() {
       const goodbye = Promise.allSettled(notices).then(() => transport.terminateSession()).catch(() => {});
       await within(closeMs, (limit) =>

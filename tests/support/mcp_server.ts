@@ -2,6 +2,8 @@
 import type { Json } from "../../src/message.ts";
 
 export interface Sent {
+  /** None: a notice. */
+  id?: unknown;
   method: string;
   params: any;
   session: string | null;
@@ -44,7 +46,7 @@ export function mcpFake(
   answer: McpFake["answer"] = ({ name }) => text(`${name} done`),
 ): McpFake {
   const sessions = new Set<string>(), cancels = new Map<string, () => void>();
-  const streams = new Set<() => void>();
+  const streams = new Set<() => void>(), end = new AbortController();
   let count = 0;
 
   const call = (id: unknown, { name, arguments: args, _meta: meta }: any, session: string | null) => {
@@ -91,7 +93,7 @@ export function mcpFake(
     }
     if (request.method !== "POST") return new Response(null, { status: 405 });
     const { id, method, params = {} } = await request.json();
-    const sent = { method, params, session, headers: request.headers };
+    const sent = { id, method, params, session, headers: request.headers };
     fake.sent.push(sent);
     const fault = await fake.fault?.(sent);
     if (fault) return fault;
@@ -115,7 +117,10 @@ export function mcpFake(
     return Response.json({ jsonrpc: "2.0", id, result: { tools } });
   };
 
-  const server = Deno.serve({ port: 0, hostname: "127.0.0.1", onListen: () => {} }, serve);
+  const server = Deno.serve(
+    { port: 0, hostname: "127.0.0.1", signal: end.signal, onListen: () => {} },
+    serve,
+  );
   const fake: McpFake = {
     url: `http://127.0.0.1:${server.addr.port}/mcp`,
     sent: [],
@@ -128,7 +133,8 @@ export function mcpFake(
     forget: () => sessions.clear(),
     async die() {
       for (const close of streams) close();
-      await server.shutdown();
+      end.abort();
+      await server.finished;
     },
     async [Symbol.asyncDispose]() {
       await fake.die();
