@@ -15,7 +15,7 @@ const run = async (tool: Tool, args: unknown, use = context) => await tool.execu
 
 Deno.test("The default list can be registered, and reads PAWL_ALLOW_HOSTS", async () => {
   const resolved = (env: Record<string, string>) =>
-    tools.map((tool) => typeof tool === "function" ? tool(env) : tool);
+    tools.flatMap((tool) => typeof tool === "function" ? tool(env) : tool);
   const registry = new Registry(resolved({}));
   equal(registry.all().map(({ name }) => name), ["calculate", "now", "fetch_url", "wait"]);
   ok(registry.all().every(({ replay }) => replay === "safe"));
