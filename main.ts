@@ -87,17 +87,16 @@ function listen(service: Service) {
 export function serve(env: Environment, offered = tools): void {
   try {
     const service = build(env, offered);
-    let server: Deno.HttpServer | undefined;
     // Before it listens: from then on it may be told to stop.
-    for (const signal of ["SIGINT", "SIGTERM"] as const) {
-      Deno.addSignalListener(signal, async () => {
-        // What was accepted is in the store, and who watches or waits comes again: none of them may keep the process.
-        await Promise.race([server?.shutdown(), systemClock.sleep(graceMs)]);
-        Deno.exit(0);
-      });
-    }
-    server = listen(service);
+    const stop = Promise.withResolvers<void>();
+    for (const signal of ["SIGINT", "SIGTERM"] as const) Deno.addSignalListener(signal, stop.resolve);
+    const server = listen(service);
     if (service.embedded) keepGoing(service.pawl).catch((error) => report("Recovery", error));
+    stop.promise.then(async () => {
+      // What was accepted is in the store, and who watches or waits comes again: none of them may keep the process.
+      await Promise.race([server.shutdown(), systemClock.sleep(graceMs)]);
+      Deno.exit(0);
+    });
   } catch (error) {
     if (!(error instanceof FatalError || error instanceof InputError)) throw error;
     // deno-lint-ignore no-console
