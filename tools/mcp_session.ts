@@ -2,6 +2,9 @@
  * The conversation with one MCP server in one slice. It owns the connection and the words for what goes wrong with it: what the SDK or the
  * platform says may hold addresses and credentials, so none of it is passed on.
  */
+import * as streamableHttp from "@modelcontextprotocol/sdk/client/streamableHttp.js";
+import * as protocol from "@modelcontextprotocol/sdk/shared/protocol.js";
+import * as types from "@modelcontextprotocol/sdk/types.js";
 import * as z from "zod";
 import { messageOf } from "../src/errors.ts";
 import { CallResult } from "./mcp_result.ts";
@@ -35,17 +38,14 @@ export interface Session {
   close(): Promise<void>;
 }
 
+// Not lazily, as vendors' SDKs are: it shares zod with the rest, and esbuild would then set up zod too late on Workers.
 // Its packing names no types for the modules that run, so they are those of the same modules under the names that have some.
 type Sdk =
   & typeof import("@modelcontextprotocol/sdk/shared/protocol")
   & typeof import("@modelcontextprotocol/sdk/client/streamableHttp")
   & typeof import("@modelcontextprotocol/sdk/types");
 
-const sdk = async (): Promise<Sdk> => ({
-  ...await import("@modelcontextprotocol/sdk/shared/protocol.js"),
-  ...await import("@modelcontextprotocol/sdk/client/streamableHttp.js"),
-  ...await import("@modelcontextprotocol/sdk/types.js"),
-});
+const sdk = { ...protocol, ...streamableHttp, ...types } as unknown as Sdk;
 
 type Connection = Awaited<ReturnType<typeof connect>>;
 type Asked = { signal: AbortSignal; onprogress?(progress: Progress): void };
@@ -84,8 +84,6 @@ export function openSession(server: Server, fetch: typeof globalThis.fetch): Ses
 
   return {
     async list(signal, ms) {
-      // Not the server's time.
-      await sdk();
       return await within(ms, async (limit) => {
         const tools: unknown[] = [], both = AbortSignal.any([signal, limit]);
         for (let cursor: string | undefined, pages = 0; pages < mostPages; pages++) {
@@ -116,7 +114,7 @@ async function connect({ url, headers }: Server, fetch: typeof globalThis.fetch,
     StreamableHTTPClientTransport,
     LATEST_PROTOCOL_VERSION,
     SUPPORTED_PROTOCOL_VERSIONS,
-  } = await sdk();
+  } = sdk;
 
   // The SDK's Client brings a validator that compiles schemas to code, which Workers forbid. All that is needed of it besides is below.
   class Client extends Protocol<any, any, any> {
@@ -210,7 +208,7 @@ async function within<T>(ms: number, body: (limit: AbortSignal) => Promise<T>): 
 type Worded = Failure & { gone?: "lost" | "forgotten" };
 
 async function worded(error: unknown, signal: AbortSignal): Promise<Worded> {
-  const { McpError, StreamableHTTPError } = await sdk();
+  const { McpError, StreamableHTTPError } = sdk;
   const as = (message: string, unsure: boolean, gone?: Worded["gone"]): Worded =>
     Object.assign(new Failure(message, unsure), { gone });
   if (error instanceof Failure) return as(error.message, error.unsure, "lost");
