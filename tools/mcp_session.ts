@@ -72,7 +72,7 @@ export function openSession(server: Server, fetch: typeof globalThis.fetch): Ses
       try {
         return clean(await (await mine).ask(method, params, schema, it)) as T;
       } catch (error) {
-        const failure = await worded(error, it.signal);
+        const failure = worded(error, it.signal);
         if (failure.gone && current === mine) current = undefined;
         // It refused to listen, so nothing has been done.
         if (failure.gone !== "forgotten" || tries > 1) {
@@ -207,7 +207,7 @@ async function within<T>(ms: number, body: (limit: AbortSignal) => Promise<T>): 
 /** `gone`: the connection is of no use any more; "forgotten" if the server has refused it unheard. */
 type Worded = Failure & { gone?: "lost" | "forgotten" };
 
-async function worded(error: unknown, signal: AbortSignal): Promise<Worded> {
+function worded(error: unknown, signal: AbortSignal): Worded {
   const { McpError, StreamableHTTPError } = sdk;
   const as = (message: string, unsure: boolean, gone?: Worded["gone"]): Worded =>
     Object.assign(new Failure(message, unsure), { gone });

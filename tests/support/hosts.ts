@@ -66,9 +66,14 @@ export async function startWorkerd(env: Record<string, string>, main = "worker.t
     } as Parameters<typeof unstable_startWorker>[0],
   );
   try {
-    const { proxyData } = await new Promise<Reloaded>((resolve) =>
-      worker.raw.once("reloadComplete", resolve)
-    );
+    const { proxyData } = await new Promise<Reloaded>((resolve, reject) => {
+      // A bundle that does not start is never served; wrangler only logs why.
+      const timer = setTimeout(() => reject(new Error(`workerd did not start: ${said.join("\n")}`)), 60_000);
+      worker.raw.once("reloadComplete", (reloaded: Reloaded) => {
+        clearTimeout(timer);
+        resolve(reloaded);
+      });
+    });
     const { userWorkerUrl, headers } = proxyData;
     return {
       url: `http://127.0.0.1:${port}`,
