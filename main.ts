@@ -1,5 +1,5 @@
 /** The service on Deno: `deno task start`, `deno serve` and Deno Deploy. It brings the embedded drivers, the socket and the signals. */
-import { type Service, serviceFrom } from "./service.ts";
+import { notSetUp, type Service, serviceFrom } from "./service.ts";
 import { systemClock } from "./src/clock.ts";
 import type { Environment } from "./src/environment.ts";
 import { FatalError, InputError } from "./src/errors.ts";
@@ -51,6 +51,11 @@ function say(line: string): void {
   console.log(line);
 }
 
+function complain(line: string): void {
+  // deno-lint-ignore no-console
+  console.error(line);
+}
+
 function report(what: string, error: unknown): void {
   // deno-lint-ignore no-console
   console.error(`${what}:`, error);
@@ -83,36 +88,64 @@ function listen(service: Service) {
   }
 }
 
-/** Serves until SIGINT or SIGTERM. Settings that are wrong end the process with one line and code 1. */
+/** Serves until SIGINT or SIGTERM. */
 export function serve(env: Environment, offered = tools): void {
+  orExit(() => open(build(env, offered)));
+}
+
+function open(service: Service): void {
+  // Before it listens: from then on it may be told to stop.
+  const stop = stopped(), server = listen(service);
+  resume(service);
+  stop.then(() => end(server.shutdown()));
+}
+
+function resume({ embedded, pawl }: Service): void {
+  if (embedded) keepGoing(pawl).catch((error) => report("Recovery", error));
+}
+
+/** Resolves when the process is told to stop. */
+function stopped(): Promise<void> {
+  const { promise, resolve } = Promise.withResolvers<void>();
+  for (const signal of ["SIGINT", "SIGTERM"] as const) Deno.addSignalListener(signal, resolve);
+  return promise;
+}
+
+/** What was accepted is in the store, and who watches or waits comes again: none of them may keep the process. */
+async function end(shutDown: Promise<void>): Promise<void> {
+  await Promise.race([shutDown, systemClock.sleep(graceMs)]);
+  Deno.exit(0);
+}
+
+/** Settings that are wrong end the process with one line and code 1. */
+function orExit<T>(start: () => T): T {
   try {
-    const service = build(env, offered);
-    // Before it listens: from then on it may be told to stop.
-    const stop = Promise.withResolvers<void>();
-    for (const signal of ["SIGINT", "SIGTERM"] as const) Deno.addSignalListener(signal, stop.resolve);
-    const server = listen(service);
-    if (service.embedded) keepGoing(service.pawl).catch((error) => report("Recovery", error));
-    stop.promise.then(async () => {
-      // What was accepted is in the store, and who watches or waits comes again: none of them may keep the process.
-      await Promise.race([server.shutdown(), systemClock.sleep(graceMs)]);
-      Deno.exit(0);
-    });
+    return start();
   } catch (error) {
     if (!(error instanceof FatalError || error instanceof InputError)) throw error;
-    // deno-lint-ignore no-console
-    console.error(error.message);
+    complain(error.message);
     Deno.exit(1);
   }
 }
 
-/** For `deno serve`, which brings the socket: the service is made at the first request. */
-let served: Service | undefined;
+/** For `deno serve`, and for platforms that take the default export: they bring the socket. */
+let served: Service | undefined, listening = false;
 
 export default {
+  onListen(at) {
+    listening = true;
+    served ??= orExit(() => build(Deno.env.toObject()));
+    announce(served, "port" in at ? at.port : served.port);
+    resume(served);
+    // Who brought the socket closes it, but would then wait for all that sleeps.
+    stopped().then(() => end(systemClock.sleep(graceMs)));
+  },
   fetch(request, { remoteAddr }) {
-    if (!served) {
-      served = build(Deno.env.toObject());
-      if (served.embedded) keepGoing(served.pawl).catch((error) => report("Recovery", error));
+    try {
+      // Not by `onListen`: then settings that are wrong have to be told to whoever asks.
+      if (!served) resume(served = build(Deno.env.toObject()));
+    } catch (error) {
+      return notSetUp(error, complain);
     }
     return served.pawl.fetch(request, {
       remoteAddress: "hostname" in remoteAddr ? remoteAddr.hostname : undefined,
@@ -120,4 +153,8 @@ export default {
   },
 } satisfies Deno.ServeDefaultExport;
 
-if (import.meta.main) serve(Deno.env.toObject());
+if (import.meta.main) {
+  const service = served = orExit(() => build(Deno.env.toObject()));
+  // This is the main module under `deno serve`, too, which listens before the event loop turns: a second socket would be one too many.
+  systemClock.sleep(0).then(() => listening || orExit(() => open(service)));
+}

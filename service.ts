@@ -2,7 +2,7 @@
 import { modelFromEnv } from "./providers/mod.ts";
 import { systemClock } from "./src/clock.ts";
 import { deploymentFrom, type Environment } from "./src/environment.ts";
-import { FatalError } from "./src/errors.ts";
+import { FatalError, InputError } from "./src/errors.ts";
 import { createPawl, type Pawl } from "./src/pawl.ts";
 import type { Queue } from "./src/queue.ts";
 import { qstashQueue } from "./src/queue/qstash.ts";
@@ -29,6 +29,15 @@ export interface Host {
   /** Where a request's end cuts off what it has under way. */
   waitUntil?(work: Promise<unknown>): void;
   onError(error: unknown): void;
+}
+
+/** The answer while settings are wrong, on hosts that cannot refuse to start. Throws what is something else. */
+export function notSetUp(error: unknown, say: (line: string) => void): Response {
+  if (!(error instanceof FatalError || error instanceof InputError)) throw error;
+  say(error.message);
+  return Response.json({
+    error: { code: "setting", message: "The service is not set up; its log says why" },
+  }, { status: 503 });
 }
 
 /** Throws FatalError or InputError, one line each, for settings that are wrong. */

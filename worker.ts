@@ -2,8 +2,7 @@
  * The service on Cloudflare Workers. Everything that does I/O is made anew for each request, for it may not be shared between them; only
  * transcripts outlive one, which are plain data.
  */
-import { serviceFrom } from "./service.ts";
-import { FatalError, InputError } from "./src/errors.ts";
+import { notSetUp, serviceFrom } from "./service.ts";
 import type { Environment } from "./src/environment.ts";
 import { Warm } from "./src/slice.ts";
 
@@ -37,11 +36,7 @@ export default {
       });
       return await pawl.fetch(request);
     } catch (error) {
-      if (!(error instanceof FatalError || error instanceof InputError)) throw error;
-      report(error.message);
-      return Response.json({
-        error: { code: "setting", message: "The service is not set up; its log says why" },
-      }, { status: 503 });
+      return notSetUp(error, report);
     }
   },
 };

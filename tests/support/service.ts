@@ -54,13 +54,13 @@ export async function until<T>(
 }
 
 /** A command line of this repository, with nothing of this process's environment but what Deno needs. */
-export function command(main: string, env: Record<string, string>): Deno.Command {
+export function command(main: string, env: Record<string, string>, how = ["run"]): Deno.Command {
   const kept = ["PATH", "HOME", "DENO_DIR"].flatMap((name) => {
     const value = Deno.env.get(name);
     return value === undefined ? [] : [[name, value]];
   });
   return new Deno.Command(Deno.execPath(), {
-    args: ["run", ...permissions, new URL(main, root).pathname],
+    args: [...how, ...permissions, new URL(main, root).pathname],
     cwd: root,
     clearEnv: true,
     env: { ...Object.fromEntries(kept), NO_COLOR: "1", ...env },
