@@ -1,9 +1,11 @@
 /** The service on each of its hosts, Deno and workerd, end to end between stand-ins of Upstash Redis, QStash and a vendor. */
 import assert from "node:assert/strict";
+import main from "../main.ts";
 import { eventClient, type Got } from "./support/event_client.ts";
-import { hosts, leavingClient } from "./support/hosts.ts";
-import { type HostScene, hostScene, spoken } from "./support/hosts_scene.ts";
+import { hosts, leavingClient, startServed } from "./support/hosts.ts";
+import { countedDeliveries, type HostScene, hostScene, spoken } from "./support/hosts_scene.ts";
 import { calls } from "./support/model_server.ts";
+import { sign } from "./support/qstash_server.ts";
 import { gate } from "./support/scene.ts";
 import { until } from "./support/service.ts";
 import { upstash } from "./support/upstash.ts";
@@ -17,7 +19,7 @@ Deno.test.afterAll(async () => {
 });
 
 /** The same test on each host; those of a host share one service, which is started when it is needed. */
-function onEachHost(name: string, body: (scene: HostScene) => Promise<void>): void {
+function onEachHost(name: string, body: (scene: HostScene) => Promise<void>, says = /^$/): void {
   for (const kind of hosts) {
     Deno.test({
       name: `${kind.name}: ${name}`,
@@ -27,11 +29,12 @@ function onEachHost(name: string, body: (scene: HostScene) => Promise<void>): vo
           scenes.set(kind.name, hostScene(kind, rest!, { env: { PAWL_SLICE_TURNS: "2" } }));
         }
         const scene = await scenes.get(kind.name)!;
+        const before = scene.host.said().length;
         await body(scene);
-        assert.equal(
-          scene.host.said().replace(/^Pawl listens[^]*?limit=1'\n\n/, ""),
-          "",
-          "it has nothing to say",
+        // What a process says comes a little later.
+        await until(
+          () => says.test(scene.host.said().slice(before)),
+          () => `it says ${says}: ${scene.host.said()}`,
         );
       },
     });
@@ -145,6 +148,78 @@ onEachHost(
   },
 );
 
+onEachHost("an Idempotency-Key answers the same run again, and refuses another body", async (it) => {
+  it.says("Once", ["Done"]);
+  const key = { "idempotency-key": crypto.randomUUID() }, body = { content: "Once" };
+  const answers = [];
+  for (let n = 0; n < 2; n++) answers.push(await it.ask("POST", "/runs", body, key));
+  const [first, again] = answers.map(({ status, json: { status: _, ...ids } }) => ({ status, ...ids }));
+  assert.deepEqual([first!.status, again], [202, first]);
+  assert.equal((await it.ask("POST", "/runs", { content: "Twice" }, key)).status, 409);
+  assert.equal((await it.reaches(first!.id, "completed")).text, "Done");
+});
+
+onEachHost("F24 twenty runs at once, ten of them in the very same moment, share nothing", async (it) => {
+  const together = gate(), prompts = Array.from({ length: 20 }, (_, n) => `Run ${n}`);
+  let asked = 0;
+  prompts.forEach((prompt, n) =>
+    it.says(prompt, async ({ results }) => {
+      if (++asked === 10) together.resolve();
+      await together.promise;
+      return results.length < 3 ? add(n + results.length) : `${prompt} is done`;
+    })
+  );
+  const runs = await Promise.all(prompts.map((prompt) => it.start(prompt)));
+  const ended = await Promise.all(runs.map((run) => it.reaches(run, "completed")));
+  assert.deepEqual(ended.map(({ text }) => text), prompts.map((prompt) => `${prompt} is done`));
+  for (const [n, run] of runs.entries()) {
+    const results = (await it.messages(run)).filter(({ role }) => role === "tool").map(({ content }) =>
+      content
+    );
+    assert.deepEqual(results, [n, n + 1, n + 2].map((sum) => String(2 * sum)));
+  }
+  await it.qstash.idle();
+  assert.deepEqual(it.qstash.messages.filter(({ answers }) => answers.some((status) => status !== 200)), []);
+});
+
+onEachHost("F17 what is not signed for this service by the queue is 401, and touches nothing", async (it) => {
+  const url = `${it.host.url}/slices`, body = "{}", before = it.asked();
+  const key = it.qstash.keys.current, next = it.qstash.keys.next;
+  const signatures = await Promise.all([
+    sign("sig_other", { url, body }),
+    sign(key, { url, body: "{ }" }),
+    sign(key, { url: "https://pawl.example/slices", body }),
+    sign(next, { url: `${it.host.url}/sweep`, body }),
+  ]);
+  for (const signature of ["", ...signatures]) {
+    const headers = { "upstash-message-id": "msg_1", "upstash-signature": signature };
+    assert.equal((await it.ask("POST", "/slices", body, headers)).status, 401);
+  }
+  assert.equal((await it.ask("GET", "/runs", undefined, { authorization: "Bearer key-other" })).status, 401);
+  assert.equal(it.asked(), before);
+});
+
+onEachHost(
+  "F20 a delivery for what is gone is 2xx, one that means nothing to this version 489",
+  async (it) => {
+    it.says("Soon gone", ["never said"]);
+    it.qstash.inside.hold();
+    const run = await it.start("Soon gone"), message = it.qstash.messages.at(-1)!;
+    assert.equal((await it.ask("DELETE", `/threads/${run.split("~")[0]}`)).status, 204);
+    it.qstash.inside.release();
+    await it.qstash.idle();
+    assert.deepEqual(message.answers, [200]);
+
+    const body = new TextDecoder().decode(message.body).replace('"v":1', '"v":2'),
+      url = `${it.host.url}/slices`;
+    const signature = await sign(it.qstash.keys.next, { url, body });
+    const headers = { "upstash-message-id": "msg_2", "upstash-signature": signature };
+    const answer = await it.ask("POST", "/slices", body, headers);
+    assert.deepEqual([answer.status, answer.headers.get("upstash-nonretryable-error")], [489, "true"]);
+  },
+  /FatalError: The message means nothing to this version/,
+);
+
 onEachHost("F22 a client that leaves hurts no run, and what was held for it is let go", async (it) => {
   it.says("Go on", [add(1), "Went on"]);
   it.qstash.inside.hold();
@@ -162,4 +237,55 @@ onEachHost("F22 a client that leaves hurts no run, and what was held for it is l
   await until(() => heard(0), "nobody is heard");
   it.qstash.inside.release();
   assert.equal((await it.reaches(run, "completed")).text, "Went on");
+});
+
+for (const kind of hosts) {
+  Deno.test({
+    name: `${kind.name}: F21 F23 no invocation asks more than its budget, nor anything after its answer`,
+    ignore: rest === undefined,
+    async fn() {
+      const { deliver, invocations } = countedDeliveries();
+      await using it = await hostScene(kind, rest!, { env: { PAWL_SLICE_SUBREQUESTS: "30" }, deliver });
+      it.says("Count on", ({ results }) => results.length < 29 ? add(results.length) : "Done");
+      const run = await it.start("Count on", { max_iterations: 50 });
+      await it.qstash.idle();
+      const { status, iterations, slices } = (await it.ask("GET", `/runs/${run}`)).json;
+      assert.deepEqual([status, iterations, slices], ["completed", 30, invocations.length]);
+      assert.ok(slices > 2, `it took ${slices} slices`);
+      assert.ok(invocations.every(({ during }) => during <= 30), JSON.stringify(invocations));
+      assert.ok(invocations.every(({ after }) => after === 0), JSON.stringify(invocations));
+    },
+  });
+
+  Deno.test(`${kind.name}: settings that are missing are one line for its operator, without secrets`, async () => {
+    const env = { UPSTASH_REDIS_REST_URL: "https://redis.example", UPSTASH_REDIS_REST_TOKEN: "SEKRIT-1" };
+    const said = await kind.refused(env);
+    assert.match(said, /^QSTASH_TOKEN: it is missing[^\n]*\n?$/);
+    assert.doesNotMatch(said, /SEKRIT/);
+  });
+}
+
+Deno.test("Deno: deno serve takes the default export, and runs with what is embedded", async () => {
+  await using host = await startServed({ PAWL_DB: ":memory:" });
+  const post = { method: "POST", body: JSON.stringify({ content: "What is 6 * 7?" }) };
+  const { id } = await (await fetch(`${host.url}/runs`, post)).json();
+  const run = await (await fetch(`${host.url}/runs/${id}?wait=20`)).json();
+  assert.equal(run.status, "completed");
+  assert.match(run.text, /42/);
+});
+
+Deno.test("Deno: the default export with settings that are wrong answers 503", async () => {
+  const before = Deno.env.get("PAWL_MODEL"), lines: unknown[] = [], operator = console, { error } = operator;
+  Deno.env.set("PAWL_MODEL", "acme/m");
+  operator.error = (line) => void lines.push(line);
+  try {
+    const remoteAddr = { transport: "tcp", hostname: "127.0.0.1", port: 1 } as const;
+    const completed = Promise.resolve();
+    const answer = await main.fetch(new Request("http://localhost/healthz"), { remoteAddr, completed });
+    assert.deepEqual([answer.status, (await answer.json()).error.code], [503, "setting"]);
+    assert.match(lines.join("\n"), /^There is no model "acme\/m"[^\n]*$/);
+  } finally {
+    operator.error = error;
+    before === undefined ? Deno.env.delete("PAWL_MODEL") : Deno.env.set("PAWL_MODEL", before);
+  }
 });

@@ -1,6 +1,7 @@
 /** The hosts that the service runs on, each started with the same settings: a process of Deno, and workerd through wrangler. */
+import assert from "node:assert/strict";
 import { unstable_startWorker } from "wrangler";
-import { startService } from "./service.ts";
+import { command, startService, until } from "./service.ts";
 
 export interface Host extends AsyncDisposable {
   url: string;
@@ -14,6 +15,8 @@ export interface HostKind {
   name: "Deno" | "workerd";
   /** PAWL_PUBLIC_URL is the host's own URL. */
   start(env: Record<string, string>): Promise<Host>;
+  /** What it tells its operator of these settings, with which it must not serve. */
+  refused(env: Record<string, string>): Promise<string>;
 }
 
 const root = new URL("../../", import.meta.url);
@@ -32,12 +35,26 @@ export const hosts: HostKind[] = [
         [Symbol.asyncDispose]: () => service[Symbol.asyncDispose](),
       };
     },
+    async refused(env) {
+      const { code, stderr } = await command("main.ts", { ...env, ...addressed(freePort()) }).output();
+      assert.equal(code, 1);
+      return new TextDecoder().decode(stderr);
+    },
   },
-  { name: "workerd", start: (env) => startWorkerd(env, "tests/support/hosts_worker.ts") },
+  {
+    name: "workerd",
+    start: (env) => startWorkerd(env, "tests/support/hosts_worker.ts"),
+    async refused(env) {
+      await using host = await startWorkerd(env, "worker.ts");
+      const answer = await fetch(`${host.url}/healthz`);
+      assert.deepEqual([answer.status, (await answer.json()).error.code], [503, "setting"]);
+      return await until(() => host.said());
+    },
+  },
 ];
 
 /** Started as wrangler.toml says, with nothing of a developer's own settings. */
-export async function startWorkerd(env: Record<string, string>, main = "worker.ts"): Promise<Host> {
+async function startWorkerd(env: Record<string, string>, main: string): Promise<Host> {
   // No word home, and no look for a file that only Cloudflare has.
   Deno.env.set("WRANGLER_SEND_METRICS", "false");
   Deno.env.set("CLOUDFLARE_CF_FETCH_ENABLED", "false");
@@ -67,12 +84,9 @@ export async function startWorkerd(env: Record<string, string>, main = "worker.t
   );
   try {
     const { proxyData } = await new Promise<Reloaded>((resolve, reject) => {
-      // A bundle that does not start is never served; wrangler only logs why.
-      const timer = setTimeout(() => reject(new Error(`workerd did not start: ${said.join("\n")}`)), 60_000);
-      worker.raw.once("reloadComplete", (reloaded: Reloaded) => {
-        clearTimeout(timer);
-        resolve(reloaded);
-      });
+      worker.raw.once("reloadComplete", resolve);
+      // A bundle that does not start is never served.
+      worker.raw.once("error", ({ cause }: { cause: Error }) => reject(cause));
     });
     const { userWorkerUrl, headers } = proxyData;
     return {
@@ -97,9 +111,37 @@ function addressed(port: number) {
 }
 
 /** A service must know its own URL before it listens. */
-export function freePort(): number {
+function freePort(): number {
   using listener = Deno.listen({ port: 0, hostname: "127.0.0.1" });
   return (listener.addr as Deno.NetAddr).port;
+}
+
+/** By `deno serve`, which is how a platform takes main.ts. */
+export async function startServed(env: Record<string, string>): Promise<Omit<Host, "direct">> {
+  const port = freePort(), url = `http://127.0.0.1:${port}`;
+  const child = command("main.ts", env, ["serve", `--port=${port}`, "--host=127.0.0.1"]).spawn();
+  let said = "";
+  const reading = [child.stdout, child.stderr].map(async (stream) => {
+    for await (const text of stream.pipeThrough(new TextDecoderStream())) said += text;
+  });
+  const host = {
+    url,
+    said: () => said,
+    async [Symbol.asyncDispose]() {
+      child.kill("SIGKILL");
+      await Promise.all([child.status, ...reading]);
+    },
+  };
+  try {
+    await until(
+      () => fetch(`${url}/healthz`).then(({ body }) => (body?.cancel(), true), () => false),
+      () => said,
+    );
+    return host;
+  } catch (error) {
+    await host[Symbol.asyncDispose]();
+    throw error;
+  }
 }
 
 /** A client that asks and reads nothing, over a connection of its own, until it leaves. */

@@ -123,6 +123,28 @@ export async function hostScene(
   return scene;
 }
 
+/** Deliveries one at a time, with what the service asks of the world during each, and after it has answered. */
+export function countedDeliveries() {
+  const invocations: { during: number; after: number }[] = [];
+  let last: Promise<unknown> = Promise.resolve();
+  const one = async (request: Request, { asked, ask }: HostScene) => {
+    const before = asked(),
+      answer = await fetch(request),
+      body = await answer.arrayBuffer(),
+      during = asked() - before;
+    // Whatever is still about to happen gets the time for it.
+    for (let n = 0; n < 10; n++) await ask("GET", "/healthz");
+    invocations.push({ during, after: asked() - before - during });
+    return new Response(body, answer);
+  };
+  const deliver: HostSceneOptions["deliver"] = (request, scene) => {
+    const mine = last.then(() => one(request, scene));
+    last = mine.catch(() => {});
+    return mine;
+  };
+  return { deliver, invocations };
+}
+
 /** Whole frames; comments are left out. */
 export function framesOf(text: string): Got[] {
   return text.split("\n\n").slice(0, -1).flatMap((frame) => {
