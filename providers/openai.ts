@@ -4,9 +4,8 @@ import type { AssistantBlock, Message, Usage, UserBlock } from "../src/message.t
 import type { Delta, Model, ModelRequest, ReplyBlock } from "../src/model.ts";
 import { argumentsText, received, wireId, wireName } from "./call.ts";
 import { formatName, strict } from "./format.ts";
-import { sendable } from "./history.ts";
-import { conclude, harmless, read, type Reader, type Stop, tokens } from "./reader.ts";
-import { client, type OpenAIOptions } from "./openai_client.ts";
+import { conclude, type Reader, type Stop, tokens } from "./reader.ts";
+import { type OpenAIOptions, overWire } from "./openai_client.ts";
 import { imageUrl, marked } from "./openai_chat.ts";
 
 type Body = OpenAI.Responses.ResponseCreateParamsStreaming;
@@ -16,17 +15,11 @@ const vendor = "openai";
 
 /** The model `name` ("openai/…") over the Responses API. */
 export function openai(name: string, options: OpenAIOptions): Model {
-  const model = name.slice(name.indexOf("/") + 1);
-  const sdk = client(options);
-  return {
-    name,
-    formats: () => true,
-    reply: async (request, { signal, onDelta }) => {
-      const body = responsesBody(model, sendable(request, name));
-      const open = async (signal: AbortSignal) => await (await sdk()).responses.create(body, { signal });
-      return await read(open, responsesReader(harmless(onDelta)), { name, apiKey: options.apiKey, signal });
-    },
-  };
+  return overWire(name, options, {
+    body: responsesBody,
+    create: (sdk, body, signal) => sdk.responses.create(body, { signal }),
+    reader: responsesReader,
+  });
 }
 
 /** The request on the wire. */

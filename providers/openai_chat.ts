@@ -7,26 +7,18 @@ import { type Image, type Message, textOf, type Usage, type UserBlock } from "..
 import { type Delta, type Model, ModelError, type ModelRequest, type ReplyBlock } from "../src/model.ts";
 import { argumentsText, received, wireId, wireName } from "./call.ts";
 import { formatName, strict } from "./format.ts";
-import { sendable } from "./history.ts";
-import { conclude, harmless, read, type Reader, type Stop, tokens } from "./reader.ts";
-import { client, type OpenAIOptions } from "./openai_client.ts";
+import { conclude, type Reader, type Stop, tokens } from "./reader.ts";
+import { type OpenAIOptions, overWire } from "./openai_client.ts";
 
 type Body = OpenAI.Chat.ChatCompletionCreateParamsStreaming;
 
 /** The model `name` ("openai-chat/…") over Chat Completions. */
 export function openaiChat(name: string, options: OpenAIOptions): Model {
-  const model = name.slice(name.indexOf("/") + 1);
-  const sdk = client(options);
-  return {
-    name,
-    formats: () => true,
-    reply: async (request, { signal, onDelta }) => {
-      const body = chatBody(model, sendable(request, name));
-      const open = async (signal: AbortSignal) =>
-        await (await sdk()).chat.completions.create(body, { signal });
-      return await read(open, chatReader(harmless(onDelta)), { name, apiKey: options.apiKey, signal });
-    },
-  };
+  return overWire(name, options, {
+    body: chatBody,
+    create: (sdk, body, signal) => sdk.chat.completions.create(body, { signal }),
+    reader: chatReader,
+  });
 }
 
 /** The request on the wire. */

@@ -1,7 +1,7 @@
 /** What all vendors' streams have in common: how one is read to its end, and what its end means. */
 import { type Delta, ModelError, type ModelOptions, type ModelReply, type ReplyBlock } from "../src/model.ts";
 import { textOf, type Usage } from "../src/message.ts";
-import { systemClock } from "../src/clock.ts";
+import { orAfter, systemClock } from "../src/clock.ts";
 import { failure } from "./failure.ts";
 
 /** For the SDKs: the longest that a timer can wait. When a call takes too long is the loop's to say, by its signal. */
@@ -32,7 +32,9 @@ export async function read<Event>(
     const stream = await open(AbortSignal.any([caller.signal, over.signal]));
     const events = stream[Symbol.asyncIterator]();
     for (;;) {
-      const next = reader.said?.() ? await soon(events.next()) : await events.next();
+      const next = reader.said?.()
+        ? await orAfter(systemClock, lingerMs, events.next())
+        : await events.next();
       if (next?.done !== false || reader.take(next.value)) break;
     }
     // OpenAI's stream ends without a word when it is aborted.
@@ -42,18 +44,6 @@ export async function read<Event>(
     throw failure(thrown, caller);
   } finally {
     over.abort();
-  }
-}
-
-/** Undefined: it did not come in time. */
-async function soon<T>(coming: Promise<T>): Promise<T | undefined> {
-  const came = new AbortController();
-  try {
-    return await Promise.race([coming, systemClock.sleep(lingerMs, came.signal).then(() => undefined)]);
-  } finally {
-    came.abort();
-    // Who stops waiting for it does not hear how it fails.
-    coming.catch(() => {});
   }
 }
 

@@ -8,6 +8,24 @@ export interface Clock {
   id(length?: number): string;
 }
 
+/** What comes first: the value, or undefined after `ms` or when `signal` aborts. Leaves no sleep behind. */
+export async function orAfter<T>(
+  clock: Clock,
+  ms: number,
+  coming: Promise<T>,
+  signal?: AbortSignal,
+): Promise<T | undefined> {
+  const over = new AbortController(), stop = () => over.abort();
+  signal?.addEventListener("abort", stop);
+  if (signal?.aborted) stop();
+  try {
+    return await Promise.race([coming, clock.sleep(ms, over.signal).then(() => undefined)]);
+  } finally {
+    signal?.removeEventListener("abort", stop);
+    stop();
+  }
+}
+
 const alphabet = "0123456789abcdefghijklmnopqrstuvwxyz";
 
 export const systemClock: Clock = {

@@ -1,7 +1,7 @@
 /** Runs a tool's body once, within its time, and turns whatever becomes of it into a result. */
 import { ambient } from "./ambient.ts";
 import { publicId } from "./entry.ts";
-import { messageOf, ReplayError } from "./errors.ts";
+import { messageOf } from "./errors.ts";
 import type { Bodies } from "./entry.ts";
 import type { Loop } from "./outcome.ts";
 import { render } from "./render.ts";
@@ -64,7 +64,6 @@ export async function execute(
     return { ...render(value), ran: true };
   } catch (error) {
     if (journal.cut) return undefined;
-    if (error instanceof ReplayError) return { content: error.message, isError: true, ran: true };
     return { content: failure(tool, error), isError: true, ran: true };
   } finally {
     // With a reason: the default one is an exception with a stack.

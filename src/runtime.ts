@@ -4,8 +4,9 @@
  */
 import { accept, type Acceptance } from "./acceptance.ts";
 import { type Budget, defaultBudget } from "./budget.ts";
-import { type Clock, systemClock } from "./clock.ts";
+import { type Clock, orAfter, systemClock } from "./clock.ts";
 import { checkAsked } from "./decision.ts";
+import { digest, hex } from "./digest.ts";
 import { encode, type MailKind } from "./entry.ts";
 import { FatalError, InputError, LeaseLostError, messageOf, RetryableError } from "./errors.ts";
 import { dueMs } from "./lease.ts";
@@ -114,7 +115,8 @@ export function createRuntime(options: RuntimeOptions): Runtime {
       if (settings.model !== undefined) models.get(settings.model);
       const thread = runs.threadKey(tenant, named ?? (key ? await threadOfKey(key) : `t_${clock.id(16)}`));
       const joins = ifBusy === "steer" || ifBusy === "follow_up";
-      const before = named !== undefined ? await reader.current(thread) : undefined;
+      const asks = joins ? ownSettings.some((name) => settings[name] !== undefined) : ifBusy === "interrupt";
+      const before = named !== undefined && asks ? await reader.current(thread) : undefined;
       const other = joins ? otherSetting(settings, before) : undefined;
       const stored: Stored = { v: 1, settings, createdAt: clock.now() };
       const answer = await submit(thread, {
@@ -125,7 +127,7 @@ export function createRuntime(options: RuntimeOptions): Runtime {
         ifBusy: other ? "reject" : joins ? "mail" : ifBusy,
         endBody: cancelled(),
       }, other && `${other}: the thread's active run has another. Leave it out, or use if_busy "interrupt"`);
-      if (before && before.id !== answer.run && ifBusy === "interrupt") holding.get(before.id)?.stop();
+      if (ifBusy === "interrupt" && before && before.id !== answer.run) holding.get(before.id)?.stop();
       return accepted(thread, answer);
     },
 
@@ -176,10 +178,7 @@ export function createRuntime(options: RuntimeOptions): Runtime {
           // A slice of this process says itself when it ends; the store would tell of each commit.
           const held = holding.get(run);
           if (held) stop();
-          const rest = new AbortController();
-          const either = signal ? AbortSignal.any([rest.signal, signal]) : rest.signal;
-          await Promise.race([held?.ended ?? news.promise, clock.sleep(Math.min(left, pollMs), either)]);
-          rest.abort();
+          await orAfter(clock, Math.min(left, pollMs), held?.ended ?? news.promise, signal);
           news = Promise.withResolvers<void>();
           if (held) stop = watching();
         }
@@ -261,6 +260,8 @@ function checkChoice({ toolChoice }: Settings, offered: Tool[], sources: ToolSou
   }
 }
 
+const ownSettings = ["model", "tools", "limits", "maxIterations", "choices", "responseFormat"] as const;
+
 /** With settings of its own, mail may not quietly join a run that has others: the field that differs. */
 function otherSetting(
   settings: Settings,
@@ -268,8 +269,7 @@ function otherSetting(
 ): string | undefined {
   if (!current || !runs.isActive(current.status)) return undefined;
   const active = runs.readStored(current.settings).settings;
-  const named = ["model", "tools", "limits", "maxIterations", "choices", "responseFormat"] as const;
-  const differs = named.find((name) =>
+  const differs = ownSettings.find((name) =>
     settings[name] !== undefined && JSON.stringify(settings[name]) !== JSON.stringify(active[name])
   );
   return differs?.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
@@ -277,8 +277,5 @@ function otherSetting(
 
 /** A keyed prompt that names no thread always gets the same one, so that its repeat finds what the first try did. */
 async function threadOfKey(key: Key): Promise<string> {
-  const digest = await crypto.subtle.digest("SHA-256", new TextEncoder().encode(key.name));
-  return `k_${
-    [...new Uint8Array(digest)].slice(0, 16).map((byte) => byte.toString(16).padStart(2, "0")).join("")
-  }`;
+  return `k_${hex((await digest(key.name)).subarray(0, 16))}`;
 }

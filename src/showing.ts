@@ -2,7 +2,7 @@
  * What those who watch a run see before it is in the log. Observers cannot hurt (rule 10): it is sent aside, in batches, and what cannot be
  * sent is dropped.
  */
-import type { Clock } from "./clock.ts";
+import { type Clock, orAfter } from "./clock.ts";
 import type { Journal, Piece } from "./journal.ts";
 
 export interface Audience {
@@ -48,9 +48,7 @@ export function showing({ clock, run, wanted, finished, send }: Audience): Pick<
       if (!sending) return;
       hurry.abort();
       // A whole message waits for this: a store that does not answer may not keep it from being committed.
-      const patience = new AbortController();
-      await Promise.race([sending, clock.sleep(batchMs, AbortSignal.any([patience.signal, finished]))]);
-      patience.abort();
+      await orAfter(clock, batchMs, sending, finished);
       hurry = new AbortController();
     },
   };

@@ -10,7 +10,7 @@ import { root } from "./entry.ts";
 import { LeaseLostError } from "./errors.ts";
 import { holdLease } from "./lease.ts";
 import { loop } from "./loop.ts";
-import type { Models } from "./model.ts";
+import type { Model, Models } from "./model.ts";
 import { type Offer, withPossibleChoice } from "./offer.ts";
 import { fail } from "./outcome.ts";
 import type { Delivery, Queue } from "./queue.ts";
@@ -112,7 +112,7 @@ export async function slice(
       await loop({
         frame: root,
         journal,
-        models: it.models,
+        models: remembered(it.models),
         settings: withPossibleChoice(now, menu.tools),
         menu,
         narrow: it.registry.narrow.bind(it.registry),
@@ -131,6 +131,19 @@ export async function slice(
   } finally {
     await offer?.then(({ close }) => close());
   }
+}
+
+/** Each model is made once in a slice, and not anew for each turn. */
+function remembered(models: Models): Models {
+  const made = new Map<string, Model>();
+  return {
+    default: models.default,
+    get(name) {
+      const model = made.get(name) ?? models.get(name);
+      made.set(name, model);
+      return model;
+    },
+  };
 }
 
 /** Transcripts by thread, the least recently used dropped first. A slice takes one out while it works, so that no two share it. */

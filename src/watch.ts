@@ -6,7 +6,7 @@
  * W2. A message that was seen in pieces is not begun a second time by its entry; if its pieces begin again, the first are void.
  * W3. Entries and pieces are two streams: an id names a place in one, and is honoured only if it also tells the place in the other.
  */
-import type { Clock } from "./clock.ts";
+import { type Clock, orAfter } from "./clock.ts";
 import { decode } from "./entry.ts";
 import { type Event, liveFrom, type Placed, Projector } from "./event.ts";
 import type { Piece } from "./journal.ts";
@@ -79,12 +79,7 @@ export async function* watch(it: WatchOptions): AsyncGenerator<Placed> {
           if (event && later(id, after)) yield { id, run, frame: piece.frame, event };
         }
       }
-      const rest = new AbortController();
-      await Promise.race([
-        news.promise,
-        clock.sleep(Math.min(pollMs, until - clock.now()), AbortSignal.any([rest.signal, it.signal])),
-      ]);
-      rest.abort();
+      await orAfter(clock, Math.min(pollMs, until - clock.now()), news.promise, it.signal);
       news = Promise.withResolvers<void>();
     }
   } finally {

@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 /** In reading order: a file may import only what stands before it. */
 const floors = [
   // words
-  ...["errors", "message", "run", "entry"],
+  ...["errors", "digest", "message", "run", "entry"],
   // ports, with their promises, and pure arithmetic beside them
   ...["clock", "budget", "queue", "store", "model", "choice", "tool", "ambient", "event", "verbs"],
   // which tools, what arguments

@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
-import { EventSource } from "eventsource";
 import { type Clock, systemClock } from "../src/clock.ts";
 import type { Event } from "../src/event.ts";
 import { httpFace } from "../src/http/app.ts";
 import { frameOf, pingMs } from "../src/http/sse.ts";
+import { eventClient } from "./support/event_client.ts";
 import { FakeVerbs } from "./support/fake_verbs.ts";
 
 const headers = { authorization: "Bearer key" };
@@ -43,34 +43,7 @@ async function until(condition: () => boolean): Promise<void> {
 
 /** A spec-conform client that collects until the given number of events has come, then leaves. */
 async function collect(url: string, count: number, lastEventId?: string) {
-  const got: { id: string; event: string; data: any }[] = [];
-  const source = new EventSource(url, {
-    fetch: (input, init) =>
-      fetch(input, {
-        ...init as RequestInit,
-        headers: {
-          ...init?.headers,
-          ...headers,
-          ...(lastEventId && !got.length ? { "last-event-id": lastEventId } : {}),
-        },
-      }),
-  });
-  for (
-    const name of [
-      "agent_start",
-      "warning",
-      "message_update",
-      "tool_execution_start",
-      "agent_end",
-      "resync",
-      "run_done",
-    ]
-  ) {
-    source.addEventListener(name, ({ lastEventId, type, data }) => {
-      got.push({ id: lastEventId, event: type, data: JSON.parse(data) });
-      if (got.length >= count) source.close();
-    });
-  }
+  const { got } = eventClient(url, { headers, lastEventId, leaveAfter: count });
   await until(() => got.length >= count);
   return got;
 }

@@ -1,29 +1,12 @@
 /** Calls of MCP tools that fail, break off, take too long or are cut by a crash: each has one result, and says what is known of its effect. */
 import assert from "node:assert/strict";
 import { systemClock } from "../src/clock.ts";
-import { defineTool } from "../src/mod.ts";
 import { sqliteStore } from "../src/store/sqlite.ts";
-import { type McpServer, mcpServer } from "../tools/mcp.ts";
 import { type McpFake, mcpFake, text } from "./support/mcp_server.ts";
-import { run } from "./support/mcp_run.ts";
+import { headers, local, run, secret, shop } from "./support/mcp_run.ts";
 import { calls as modelCalls, modelServer } from "./support/model_server.ts";
 import { calls } from "./support/scripted_model.ts";
 import { startService, until } from "./support/service.ts";
-
-const secret = "SEKRIT-q7";
-const headers = { authorization: `Bearer ${secret}`, "x-key": "SEKRIT-x" };
-
-/** The server as a source named "shop". */
-function shop({ url }: { url: string }, more: Partial<McpServer> = {}) {
-  return mcpServer("shop", { url, headers, ...more }, ["127.0.0.1"]);
-}
-
-const local = defineTool({
-  name: "local",
-  description: "",
-  parameters: { type: "object" },
-  execute: () => "ok",
-});
 
 Deno.test("a call gets its idempotency key; what it answers is shown and stored without what it was sent", async () => {
   await using fake = mcpFake(["pay"], ({ meta, progress }) => {

@@ -1,26 +1,11 @@
 /** MCP servers that are down, slow or strange when they are asked for their tools: they cost these and a warning, and never the run. */
 import assert from "node:assert/strict";
-import { createPawl, defineTool } from "../src/mod.ts";
-import { type McpServer, mcpServer } from "../tools/mcp.ts";
+import { createPawl } from "../src/mod.ts";
+import { mcpServer } from "../tools/mcp.ts";
 import { type McpFake, mcpFake, text } from "./support/mcp_server.ts";
-import { run } from "./support/mcp_run.ts";
+import { local, run, shop } from "./support/mcp_run.ts";
 import { calls, scriptedModel } from "./support/scripted_model.ts";
 import { until } from "./support/service.ts";
-
-const secret = "SEKRIT-q7";
-const headers = { authorization: `Bearer ${secret}`, "x-key": "SEKRIT-x" };
-
-/** The server as a source named "shop". */
-function shop({ url }: { url: string }, more: Partial<McpServer> = {}) {
-  return mcpServer("shop", { url, headers, ...more }, ["127.0.0.1"]);
-}
-
-const local = defineTool({
-  name: "local",
-  description: "",
-  parameters: { type: "object" },
-  execute: () => "ok",
-});
 
 Deno.test("a server that cannot be used costs its tools and a warning; the others work", async (t) => {
   const echoing = ({ headers }: { headers: Headers }) =>

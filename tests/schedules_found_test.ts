@@ -86,6 +86,8 @@ Deno.test("who comes again in the middle of a message to which mail came gets a 
       await stage.time.sleep(1_000);
       onDelta({ type: "text", text });
     }
+    // Time for a batch: the listener is not told of pieces that come together with their message.
+    await stage.time.sleep(1_000);
     return "one two three";
   }]);
   const { run } = await stage.start("Go");

@@ -4,6 +4,7 @@
  */
 import * as z from "zod";
 import { refusal } from "../src/address.ts";
+import { digest, hex } from "../src/digest.ts";
 import { FatalError, InputError } from "../src/errors.ts";
 import type { Tool, ToolSource } from "../src/tool.ts";
 import { outputOf } from "./mcp_result.ts";
@@ -143,7 +144,6 @@ export async function offeredName(prefix: string, name: string): Promise<string>
     (point) => `_x${point.codePointAt(0)!.toString(16)}_`,
   );
   if (spelled.length <= longest) return spelled;
-  const digest = new Uint8Array(await crypto.subtle.digest("SHA-256", new TextEncoder().encode(spelled)));
-  const hash = [...digest.subarray(0, 5)].map((byte) => byte.toString(16).padStart(2, "0")).join("");
+  const hash = hex((await digest(spelled)).subarray(0, 5));
   return `${spelled.slice(0, longest - 1 - hash.length)}_${hash}`;
 }

@@ -2,6 +2,7 @@
  * Who calls. With keys, the bearer key names the tenant. Without, only programs on this machine are served, as the tenant "local": no
  * other client address, no other host name (DNS rebinding), no web page from elsewhere in a browser that runs here.
  */
+import { digest } from "../digest.ts";
 import { FatalError, InputError } from "../errors.ts";
 
 export interface ApiKey {
@@ -49,10 +50,6 @@ export function parseApiKeys(text: string | undefined): Tenants {
 export async function same(a: string, b: string): Promise<boolean> {
   const [left, right] = await Promise.all([digest(a), digest(b)]);
   return left.reduce((differing, byte, at) => differing | (byte ^ right[at]!), 0) === 0;
-}
-
-async function digest(text: string): Promise<Uint8Array> {
-  return new Uint8Array(await crypto.subtle.digest("SHA-256", new TextEncoder().encode(text)));
 }
 
 /** The tenant whose request this is; throws InputError "unauthorized". Reads headers only, so nobody is made to wait for a body. */

@@ -1,5 +1,6 @@
 /** One route: what it takes and answers, said once, for validation and for the description (`openapi.ts`). */
 import * as z from "zod";
+import { digest, hex } from "../digest.ts";
 import { type InputCode, InputError } from "../errors.ts";
 import type { Key } from "../verbs.ts";
 import { parseJson, readBody } from "./body.ts";
@@ -114,8 +115,7 @@ function keyName(headers: Headers): string | undefined {
 /** Method, path and body: the same key for anything else is a conflict. */
 async function hashOf(head: string, body = new Uint8Array()): Promise<string> {
   const bytes = new Blob([head, body]);
-  const digest = await crypto.subtle.digest("SHA-256", await bytes.arrayBuffer());
-  return [...new Uint8Array(digest)].map((byte) => byte.toString(16).padStart(2, "0")).join("");
+  return hex(await digest(await bytes.arrayBuffer()));
 }
 
 interface Problem {

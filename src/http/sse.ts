@@ -2,7 +2,7 @@
  * A run's events as server-sent events. Pulled, never pushed: what a slow reader has not fetched is not read from the store either. When
  * the client goes, all that this stream holds is let go; the run does not notice (CASES F22).
  */
-import type { Clock } from "../clock.ts";
+import { type Clock, orAfter } from "../clock.ts";
 import { FatalError } from "../errors.ts";
 import type { Placed } from "../event.ts";
 import { eventOut } from "./wire.ts";
@@ -62,7 +62,8 @@ export async function eventStream(
         controller.close();
       };
       try {
-        const got = await firstOf(read(), clock, gone.signal);
+        // Undefined: silence long enough for a ping, or the client has left.
+        const got = await orAfter(clock, pingMs, read(), gone.signal);
         if (gone.signal.aborted || got?.done) return end();
         if (got) next = undefined;
         controller.enqueue(encoder.encode(got ? frameOf(got.value) : ": ping\n\n"));
@@ -81,18 +82,4 @@ export async function eventStream(
       "x-accel-buffering": "no",
     },
   });
-}
-
-/** What comes first: the value, or, as undefined, silence long enough for a ping or the client's leaving. */
-async function firstOf<T>(value: Promise<T>, clock: Clock, gone: AbortSignal): Promise<T | undefined> {
-  const silence = new AbortController();
-  const stop = () => silence.abort();
-  gone.addEventListener("abort", stop);
-  if (gone.aborted) stop();
-  try {
-    return await Promise.race([value, clock.sleep(pingMs, silence.signal).then(() => undefined)]);
-  } finally {
-    gone.removeEventListener("abort", stop);
-    stop();
-  }
 }

@@ -7,6 +7,7 @@
  */
 import { Client, type PublishRequest, QstashError, Receiver } from "@upstash/qstash";
 import type { Clock } from "../clock.ts";
+import { digest, hex } from "../digest.ts";
 import { FatalError, RetryableError } from "../errors.ts";
 import { deduplicationId, type Delivery, type HttpQueue, type Incoming, type Received } from "../queue.ts";
 import { readDelivery, readFailure, writeDelivery } from "./qstash_message.ts";
@@ -87,7 +88,7 @@ class QstashQueue implements HttpQueue {
       url: `${this.#publicUrl}/sweep`,
       body: "{}",
       headers: json,
-      deduplicationId: await digest(`sweep~${message}`),
+      deduplicationId: await idOf(`sweep~${message}`),
       retries,
     };
     await this.#ask(() => this.#client.publish(request));
@@ -126,7 +127,7 @@ class QstashQueue implements HttpQueue {
     return {
       url: `${this.#publicUrl}/slices`,
       body: writeDelivery(delivery),
-      deduplicationId: await digest(deduplicationId(delivery)),
+      deduplicationId: await idOf(deduplicationId(delivery)),
       ...(waitMs > 0 && { delay: Math.ceil(waitMs / 1000) }),
       retries,
       retryDelay,
@@ -174,7 +175,7 @@ export async function scheduleSweep(
 ): Promise<Schedule & { was: "created" | "changed" | "there" }> {
   const { schedules } = clientOf(options);
   const destination = `${options.publicUrl.replace(/\/+$/, "")}/sweep`, cron = "*/15 * * * *";
-  const id = `pawl-sweep-${(await digest(destination)).slice(0, 12)}`;
+  const id = `pawl-sweep-${(await idOf(destination)).slice(0, 12)}`;
   try {
     const known = (await schedules.list()).find(({ scheduleId }) => scheduleId === id);
     if (known?.cron === cron && known.destination === destination && !known.isPaused) {
@@ -202,10 +203,9 @@ function clientOf({ token, url }: Pick<QstashOptions, "token" | "url">): Client 
   });
 }
 
-/** Hex: QStash refuses ":" in ids, which a thread's may hold, and does not say what else. */
-async function digest(text: string): Promise<string> {
-  const bytes = new Uint8Array(await crypto.subtle.digest("SHA-256", new TextEncoder().encode(text)));
-  return [...bytes].map((byte) => byte.toString(16).padStart(2, "0")).join("");
+/** An id as QStash takes it: it refuses ":", which a thread's may hold, and does not say what else. */
+async function idOf(text: string): Promise<string> {
+  return hex(await digest(text));
 }
 
 /** Text that encodes to exactly these bytes; the SDK verifies text. Undefined for what is not UTF-8. */

@@ -3,6 +3,7 @@
  * applied; and no error says what was sent, for that holds what users wrote.
  */
 import { errors, Redis } from "@upstash/redis/cloudflare";
+import { digest, hex } from "../digest.ts";
 import { FatalError, messageOf, RetryableError } from "../errors.ts";
 
 export type Reply = null | string | number | Reply[];
@@ -89,13 +90,12 @@ export class Connection {
 
   /** By this name a server knows a script that it has run before. */
   async #digest(script: string): Promise<string> {
-    let digest = this.#digests.get(script);
-    if (digest === undefined) {
-      const bytes = await crypto.subtle.digest("SHA-1", new TextEncoder().encode(this.#head + script));
-      digest = Array.from(new Uint8Array(bytes), (byte) => byte.toString(16).padStart(2, "0")).join("");
-      this.#digests.set(script, digest);
+    let name = this.#digests.get(script);
+    if (name === undefined) {
+      name = hex(await digest(this.#head + script, "SHA-1"));
+      this.#digests.set(script, name);
     }
-    return digest;
+    return name;
   }
 
   #result({ error, result }: Answer): Reply {

@@ -126,12 +126,8 @@ async function afterKill(report: Report, rest: UpstashRest): Promise<void> {
   });
   const env = {
     ...model.env,
-    UPSTASH_REDIS_REST_URL: rest.url,
-    UPSTASH_REDIS_REST_TOKEN: rest.token,
-    QSTASH_URL: qstash.url,
-    QSTASH_TOKEN: qstash.token,
-    QSTASH_CURRENT_SIGNING_KEY: qstash.keys.current,
-    QSTASH_NEXT_SIGNING_KEY: qstash.keys.next,
+    ...rest.env,
+    ...qstash.env,
     PAWL_PUBLIC_URL: publicUrl,
     PAWL_API_KEYS: "bench:key",
   };

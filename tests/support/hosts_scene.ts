@@ -57,12 +57,8 @@ export async function hostScene(
   const host = stack.use(
     await kind.start({
       ...model.env,
-      UPSTASH_REDIS_REST_URL: rest.url,
-      UPSTASH_REDIS_REST_TOKEN: rest.token,
-      QSTASH_URL: qstash.url,
-      QSTASH_TOKEN: qstash.token,
-      QSTASH_CURRENT_SIGNING_KEY: qstash.keys.current,
-      QSTASH_NEXT_SIGNING_KEY: qstash.keys.next,
+      ...rest.env,
+      ...qstash.env,
       PAWL_API_KEYS: `${kind.name}:${key}`,
       PAWL_ALLOW_HOSTS: new URL(server.url).host,
       ...env,

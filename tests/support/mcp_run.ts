@@ -1,11 +1,29 @@
 /** One run in real time over a store in memory, with all that can be seen of it. */
 import type { Budget } from "../../src/budget.ts";
-import { createPawl, type Pawl } from "../../src/mod.ts";
+import { createPawl, defineTool, type Pawl } from "../../src/mod.ts";
 import type { Event } from "../../src/event.ts";
 import type { ToolMessage } from "../../src/message.ts";
 import type { RunView, Settings } from "../../src/run.ts";
 import type { Store } from "../../src/store.ts";
+import { type McpServer, mcpServer } from "../../tools/mcp.ts";
 import { type Said, type ScriptedModel, scriptedModel } from "./scripted_model.ts";
+
+/** What a server is sent, and nobody may see. */
+export const secret = "SEKRIT-q7";
+export const headers = { authorization: `Bearer ${secret}`, "x-key": "SEKRIT-x" };
+
+/** The server as a source named "shop". */
+export function shop({ url }: { url: string }, more: Partial<McpServer> = {}) {
+  return mcpServer("shop", { url, headers, ...more }, ["127.0.0.1"]);
+}
+
+/** A tool of the deployment's own. */
+export const local = defineTool({
+  name: "local",
+  description: "",
+  parameters: { type: "object" },
+  execute: () => "ok",
+});
 
 export interface Ran {
   view: RunView;

@@ -40,6 +40,8 @@ export interface QstashServer extends AsyncDisposable {
   url: string;
   token: string;
   keys: { current: string; next: string };
+  /** For a service that shall be called by it; but where, PAWL_PUBLIC_URL says. */
+  env: Record<string, string>;
   /** All that was asked of the API. */
   calls: ApiCall[];
   /** All messages that were ever accepted, failure callbacks included. */
@@ -222,10 +224,20 @@ export async function qstashServer(options: QstashServerOptions = {}): Promise<Q
   });
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
 
+  const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+
   return {
-    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
+    url,
     token,
     keys,
+    get env() {
+      return {
+        QSTASH_URL: url,
+        QSTASH_TOKEN: token,
+        QSTASH_CURRENT_SIGNING_KEY: keys.current,
+        QSTASH_NEXT_SIGNING_KEY: keys.next,
+      };
+    },
     calls,
     messages: inside.all,
     faults,

@@ -15,6 +15,8 @@ export type Fault = "drop request" | "drop response" | { delayMs: number } | {
 export interface UpstashRest {
   url: string;
   token: string;
+  /** For a service that shall use it. */
+  env: Record<string, string>;
   /** To look at what is stored, and change it. */
   redis: Redis;
   /** Decides for each request; it is shown the path and the commands. */
@@ -140,6 +142,9 @@ export function upstashRest(port: number, token = "SEKRIT-redis"): UpstashRest {
   const rest: UpstashRest = {
     url: `http://127.0.0.1:${server.addr.port}`,
     token,
+    get env() {
+      return { UPSTASH_REDIS_REST_URL: this.url, UPSTASH_REDIS_REST_TOKEN: this.token };
+    },
     redis,
     requests: 0,
     bytes: { in: 0, out: 0 },
