@@ -15,7 +15,7 @@ import { FatalError, LeaseLostError, messageOf, RetryableError } from "./errors.
 import type { Journal, Part, Step } from "./journal.ts";
 import { addUsage } from "./message.ts";
 import type { Delivery } from "./queue.ts";
-import type { Progress, Settings, WaitingCall } from "./run.ts";
+import { type Progress, runId, type Settings, type WaitingCall } from "./run.ts";
 import { showing } from "./showing.ts";
 import type { Change, Claimed, Committed, Store } from "./store.ts";
 import type { Transcript } from "./transcript.ts";
@@ -90,7 +90,7 @@ export function holdLease(it: Holding): Journal & { ended: Promise<Outcome>; fai
         ? {
           status: ending.status,
           ending: JSON.stringify({ ...progress, ...ending.ending }),
-          successor: `${run.slice(0, run.indexOf("~"))}~${clock.id(8)}`,
+          successor: runId(it.thread, clock.id(8)),
         }
         : leave,
     };

@@ -175,6 +175,11 @@ export function threadKey(tenant: string, thread: string): string {
   return `${tenant}~${thread}`;
 }
 
+/** The id of a run on a thread, named as its tenant knows it; `id` is random. */
+export function runId(thread: string, id: string): string {
+  return `${thread}~${id}`;
+}
+
 /** A run's id holds its thread's. Returns the store's name of that thread; an id that cannot exist is "not_found". */
 export function threadOfRun(tenant: string, run: string): string {
   const cut = run.indexOf("~");

@@ -69,7 +69,7 @@ export function createRuntime(options: RuntimeOptions): Runtime {
     accept(store, queue, {
       thread,
       incarnation: clock.id(12),
-      run: `${runs.publicThread(thread)}~${clock.id(8)}`,
+      run: runs.runId(runs.publicThread(thread), clock.id(8)),
       due: clock.now() + dueMs,
       ...more,
     }, busy);
