@@ -31,8 +31,8 @@ export function anthropic(name: string, { apiKey, baseURL }: AnthropicOptions): 
     reply: async (request, { signal, onDelta }) => {
       const body = messagesBody(model, sendable(request, name));
       const open = async (signal: AbortSignal) => {
-        const { Anthropic } = await import("@anthropic-ai/sdk");
-        const client = new Anthropic({
+        const { BaseAnthropic, Messages } = await import("./anthropic_client.ts");
+        const client = new BaseAnthropic({
           apiKey,
           // Given even where they say nothing new: the SDK would read the environment instead.
           authToken: null,
@@ -42,7 +42,7 @@ export function anthropic(name: string, { apiKey, baseURL }: AnthropicOptions): 
           timeout: noTimeout,
           fetch: fetchStream,
         });
-        return await client.messages.create(body, { signal });
+        return await new Messages(client).create(body, { signal });
       };
       return await read(open, messagesReader(harmless(onDelta)), { name, apiKey, signal });
     },

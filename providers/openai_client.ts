@@ -36,7 +36,8 @@ export function overWire<Body, Event>(name: string, options: OpenAIOptions, wire
 function client({ apiKey, baseURL }: OpenAIOptions): () => Promise<OpenAI> {
   let made: OpenAI | undefined;
   return async () => {
-    const { OpenAI } = await import("openai");
+    // Not the package: that brings two more clients along.
+    const { OpenAI } = await import("openai/client");
     return made ??= new OpenAI({
       apiKey,
       // Always given: the SDK would read the environment instead, and log what it could not parse.
