@@ -77,3 +77,18 @@ export class Report {
     this.line(this.#missed.length ? `\nMissed: ${this.#missed.join("; ")}` : "\nAll that is wanted is met");
   }
 }
+
+/** A vendor in this process that says the same whatever it is asked. */
+export function vendorSaying(frames: string[]): AsyncDisposable & { url: string; bodies: string[] } {
+  const bytes = new TextEncoder().encode(frames.join("")), bodies: string[] = [];
+  const server = Deno.serve({ port: 0, hostname: "127.0.0.1", onListen: () => {} }, async (request) => {
+    const body = await request.text();
+    if (!bodies.length) bodies.push(body);
+    return new Response(bytes, { headers: { "content-type": "text/event-stream" } });
+  });
+  return {
+    url: `http://127.0.0.1:${server.addr.port}`,
+    bodies,
+    [Symbol.asyncDispose]: () => server.shutdown(),
+  };
+}
