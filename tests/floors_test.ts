@@ -27,15 +27,13 @@ interface Info {
 }
 type Edge = { specifier?: string };
 
+const cwd = new URL("..", import.meta.url);
+
 async function imports(): Promise<Map<string, string[]>> {
   const found = new Map<string, string[]>();
-  const cwd = new URL("..", import.meta.url), root = cwd.href;
+  const root = cwd.href;
   for (const entry of ["main.ts", "worker.ts", "demo.ts", "setup_schedule.ts"]) {
-    const command = new Deno.Command(Deno.execPath(), { args: ["info", "--json", entry], cwd });
-    const { stdout, success } = await command.output();
-    assert.ok(success);
-    const { modules } = JSON.parse(new TextDecoder().decode(stdout)) as Info;
-    for (const { specifier, dependencies = [] } of modules) {
+    for (const { specifier, dependencies = [] } of await graph(entry)) {
       if (!specifier.startsWith(root)) continue;
       const targets = dependencies.flatMap(({ code, type }) => [code?.specifier, type?.specifier])
         .filter((target) => target?.startsWith(root)).map((target) => target!.slice(root.length));
@@ -44,6 +42,13 @@ async function imports(): Promise<Map<string, string[]>> {
   }
   assert.ok(found.size > 50, "the graph was read");
   return found;
+}
+
+async function graph(entry: string): Promise<Info["modules"]> {
+  const command = new Deno.Command(Deno.execPath(), { args: ["info", "--json", entry], cwd });
+  const { stdout, success } = await command.output();
+  assert.ok(success);
+  return (JSON.parse(new TextDecoder().decode(stdout)) as Info).modules;
 }
 
 Deno.test("imports point from later floors to earlier ones only, so there are no cycles", async () => {
@@ -91,6 +96,15 @@ Deno.test("only the roots name a driver", async () => {
     }
   }
   assert.deepEqual(wrong, []);
+});
+
+Deno.test("a Worker holds nothing of what is embedded: no SQLite, and no queue in the process", async () => {
+  const all = (await graph("worker.ts")).map(({ specifier }) => specifier.replace(cwd.href, ""));
+  assert.ok(all.includes("src/store/upstash.ts"), "the graph was read");
+  assert.deepEqual(
+    all.filter((one) => /^(node:sqlite|src\/store\/sqlite|src\/queue\/in_process|main)/.test(one)),
+    [],
+  );
 });
 
 Deno.test("time, chance and timers come through the clock; no platform is named outside drivers and roots", async () => {

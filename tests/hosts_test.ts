@@ -239,6 +239,38 @@ onEachHost("F22 a client that leaves hurts no run, and what was held for it is l
   assert.equal((await it.reaches(run, "completed")).text, "Went on");
 });
 
+onEachHost(
+  "no secret is sent to the queue, shown or told, also where a vendor or Redis quotes it",
+  async (it) => {
+    const { model, rest, qstash, headers } = it, before = qstash.calls.length;
+    it.says("Secretly", [add(1), add(2), "Done"]);
+    it.says("In vain", () => ({
+      status: 401,
+      code: "invalid_api_key",
+      message: `Incorrect API key: ${model.env.OPENAI_API_KEY}`,
+    }));
+    const done = await it.start("Secretly"), refused = await it.start("In vain");
+    await it.reaches(done, "completed");
+    assert.equal((await it.reaches(refused, "failed")).error.code, "auth");
+    await qstash.idle();
+    const told: unknown[] = [];
+    for (const run of [done, refused]) {
+      told.push(await it.events(run), await it.messages(run), (await it.ask("GET", `/runs/${run}`)).text);
+    }
+    rest.fault = () => ({ status: 401, error: `WRONGPASS invalid token "${rest.token}"` });
+    const answer = await it.ask("GET", "/runs").finally(() => rest.fault = undefined);
+    assert.equal(answer.status, 500);
+    await until(() => /refuses the token/.test(it.host.said()), () => it.host.said());
+    for (const { headers, text } of qstash.calls.slice(before)) {
+      told.push(text, [...headers].filter(([name]) => name !== "authorization"));
+    }
+    const all = JSON.stringify([told, answer.text, it.host.said()]);
+    const secrets = [model.env.OPENAI_API_KEY!, rest.token, qstash.token, ...Object.values(qstash.keys)];
+    assert.deepEqual([...secrets, headers.authorization!.slice(7)].filter((one) => all.includes(one)), []);
+  },
+  /refuses the token/,
+);
+
 for (const kind of hosts) {
   Deno.test({
     name: `${kind.name}: F21 F23 no invocation asks more than its budget, nor anything after its answer`,
