@@ -72,9 +72,12 @@ Deno.test("runs ask the same of the model whatever is held: nothing, something, 
   assert.equal(nothing.asked.length, 15);
   assert.deepEqual(something.asked, nothing.asked);
   assert.deepEqual(everything.asked, nothing.asked);
-  assert.ok(everything.read < something.read && something.read < nothing.read, [
-    everything.read,
-    something.read,
-    nothing.read,
-  ].join());
+  assert.ok(
+    everything.read < something.read && something.read < nothing.read,
+    [
+      everything.read,
+      something.read,
+      nothing.read,
+    ].join(),
+  );
 });
