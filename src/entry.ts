@@ -34,6 +34,8 @@ export interface Bodies {
   assistant: Omit<AssistantMessage, "role" | "id">;
   /** A model call failed and will be tried again, not before `until`; n counts the failures of this turn, id is the message's. */
   retry: { code: string; message: string; until: number };
+  /** What the model gets of the frame begins anew; n is the turn, id the summary's. */
+  compact: Compacted & { at: number };
   /** A tool call is permitted to run; path is the call's. `key` is handed to the tool as idempotencyKey. */
   call: { key: string; at: number };
   /** A call waits. */
@@ -69,6 +71,9 @@ export interface Bodies {
     at: number;
   };
 }
+
+/** `from`: the id of the first message that the summary does not cover. `failed`: why there is none. */
+export type Compacted = { summary: string; from: string } | { failed: string };
 
 /** What a nested loop comes to. */
 export interface Returned extends Pick<RunView, "choice" | "output" | "error"> {

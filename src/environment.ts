@@ -12,6 +12,7 @@ export interface Deployment {
   budget: Partial<Budget>;
   leaseMs: number;
   ttlMs: number;
+  compactTokens?: number;
   tenants: Tenants;
   /** Set: the store is Upstash Redis and the queue QStash. Absent: both are embedded. */
   upstash?: Upstash;
@@ -56,6 +57,7 @@ export function deploymentFrom(env: Environment): Deployment {
     }),
     leaseMs: whole(env, "PAWL_LEASE_MS", { min: 1000 }) ?? 60_000,
     ttlMs: (whole(env, "PAWL_TTL_S", { min: 60 }) ?? 604_800) * 1000,
+    ...present({ compactTokens: whole(env, "PAWL_COMPACT_TOKENS", { min: 1000 }) }),
     tenants,
     ...(upstash && { upstash }),
   };

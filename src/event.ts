@@ -147,6 +147,12 @@ export class Projector {
         }];
       case "return":
         return this.#turnEnd(this.#frames.get(entry.path)?.turn ?? 0, entry.body.ended);
+      case "compact": {
+        const message = "failed" in entry.body
+          ? `The context could not be made shorter: ${entry.body.failed}`
+          : "Older messages were summarised: the model no longer gets them word for word";
+        return [{ type: "warning", code: "compaction", message }];
+      }
       case "warning":
         return [{ type: "warning", ...entry.body }];
       case "pause": {

@@ -17,6 +17,8 @@ export interface Loop {
   models: Models;
   settings: Settings;
   menu: Menu;
+  /** From so many tokens on, older messages are summarised before the model is asked again. */
+  compactTokens: number;
   /** What a nested loop's own policy leaves of a menu. */
   narrow: Registry["narrow"];
   /** What an agentic function's body gets to open loops of its own. */

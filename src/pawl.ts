@@ -38,6 +38,11 @@ export interface PawlOptions {
   budget?: Partial<Budget>;
   leaseMs?: number;
   ttlMs?: number;
+  /**
+   * Once a model call took so many tokens, the older part of the thread is summarised before the next; default 150,000. A vendor that
+   * refuses a context as too long has the same effect.
+   */
+  compactTokens?: number;
   /** Transcripts held between slices, where they shall outlive this Pawl. */
   warm?: Warm;
   /** Who may use `fetch`; none: only clients on this machine. */
@@ -79,8 +84,7 @@ export function createPawl(options: PawlOptions): Pawl {
   const { store, queue, clock = systemClock, tenant = "local", tenants = [], onError } = options;
   const models: Models = "reply" in options.models ? only(options.models) : options.models;
   const registry = new Registry(options.tools ?? [], options);
-  const { budget, leaseMs, ttlMs, warm } = options;
-  const verbs = createRuntime({ store, queue, models, registry, clock, budget, leaseMs, ttlMs, warm });
+  const verbs = createRuntime({ ...options, models, registry, clock });
   queue.attach?.((delivery, message) =>
     verbs.deliver(delivery, message).catch((error) => {
       // The queue will try again, and says nothing of it.

@@ -42,11 +42,11 @@ function clipped(content: string | UserBlock[]): string | UserBlock[] {
 }
 
 /** Keeps 70 % of the room for the head, counts code points, and says what was left out (CASES A27, F15). */
-function clip(text: string): string {
-  if (text.length <= maxLength) return text;
+export function clip(text: string, most = maxLength): string {
+  if (text.length <= most) return text;
   const points = Array.from(text);
-  if (points.length <= maxLength) return text;
-  const head = Math.floor(maxLength * 0.7), tail = maxLength - head;
+  if (points.length <= most) return text;
+  const head = Math.floor(most * 0.7), tail = most - head;
   const cut = points.length - head - tail;
   return `${points.slice(0, head).join("")}\n[… ${cut} characters left out …]\n${
     points.slice(-tail).join("")

@@ -32,6 +32,7 @@ export interface RuntimeOptions {
   budget?: Partial<Budget>;
   leaseMs?: number;
   ttlMs?: number;
+  compactTokens?: number;
   warm?: Warm;
 }
 
@@ -47,8 +48,8 @@ const failedMs = 60_000;
 const pollMs = 5_000;
 
 export function createRuntime(options: RuntimeOptions): Runtime {
-  const { store, queue, models, registry, clock = systemClock, leaseMs = 60_000, ttlMs = 604_800_000 } =
-    options;
+  const { store, queue, models, registry, clock = systemClock } = options;
+  const { leaseMs = 60_000, ttlMs = 604_800_000, compactTokens = 150_000 } = options;
   const menu = (settings: Settings, offered: Tool[] = [], loaded?: () => ReadonlySet<string>) =>
     registry.menu(settings, (tool) => clientTool(tool, ttlMs), offered, loaded);
   const offer = (settings: Settings, using: Using) => offerOf(registry, settings, using);
@@ -62,7 +63,20 @@ export function createRuntime(options: RuntimeOptions): Runtime {
   };
   const reader = new Reader(store, removed), holding = new Map<string, Held>();
   const budget = { ...defaultBudget, ...options.budget }, { warm = new Warm() } = options;
-  const sliceOptions = { store, queue, clock, models, registry, budget, leaseMs, warm, holding, menu, offer };
+  const sliceOptions = {
+    store,
+    queue,
+    clock,
+    models,
+    registry,
+    budget,
+    leaseMs,
+    compactTokens,
+    warm,
+    holding,
+    menu,
+    offer,
+  };
 
   /** What every submission has in common; `like` is the run it is meant for. */
   const submit = (thread: string, more: Partial<Submission>, busy?: string) =>

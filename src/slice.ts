@@ -29,6 +29,7 @@ export interface SliceOptions {
   registry: Registry;
   budget: Budget;
   leaseMs: number;
+  compactTokens: number;
   /** Transcripts that this process holds, and its slices, by run. Only speed depends on either. */
   warm: Warm;
   holding: Map<string, Held>;
@@ -115,6 +116,7 @@ export async function slice(
         models: remembered(it.models),
         settings: withPossibleChoice(now, menu.tools),
         menu,
+        compactTokens: it.compactTokens,
         narrow: it.registry.narrow.bind(it.registry),
         nested,
       });

@@ -11,6 +11,7 @@ import {
   callPath,
   decode,
   type Entry,
+  type EntryOf,
   frameOf,
   publicId,
   type Returned,
@@ -23,6 +24,7 @@ import {
   textOf,
   type ToolCall,
   type ToolMessage,
+  type UserMessage,
 } from "./message.ts";
 
 export interface CallState {
@@ -51,8 +53,16 @@ export interface Frame {
   released: boolean;
   /** Errors in a row of calls with the same tool and arguments. */
   failures: Map<string, { text: string; times: number }>;
-  /** What the model gets: for the root all runs of the thread. */
+  /** All that was said: for the root in all runs of the thread. What the model gets of it: `contextOf` (`compaction.ts`). */
   messages: Message[];
+  /** Stands for the messages before the index `from`. */
+  summary?: { message: UserMessage; from: number };
+  /** Tokens of the last model call; 0 after a summary. */
+  used: number;
+  /** The vendor has refused the context as too long. */
+  overflowed: boolean;
+  /** A summary was tried since the model last said something. */
+  compacted: boolean;
   /** Tools that it has found or called, in that order: what `messages` show of deferred ones holds as long as they do. */
   loaded: Set<string>;
   /** The last text that the model said in this frame and run. */
@@ -116,7 +126,7 @@ export class Transcript {
     return outer;
   }
 
-  #open(path: string, { messages, loaded }: Pick<Frame, "messages" | "loaded"> = fresh()): Frame {
+  #open(path: string, { messages, summary, used, loaded }: Kept = fresh()): Frame {
     const frame: Frame = {
       path,
       turn: 0,
@@ -127,6 +137,10 @@ export class Transcript {
       failures: new Map(),
       reasked: false,
       messages,
+      summary,
+      used,
+      overflowed: false,
+      compacted: false,
       loaded,
       text: "",
     };
@@ -171,13 +185,19 @@ export class Transcript {
       case "retry": {
         const frame = this.#frames.get(path);
         if (frame) Object.assign(frame, { retries: entry.n, retryAt: entry.body.until });
+        if (frame && entry.body.code === "context_overflow") frame.overflowed = true;
+        return;
+      }
+      case "compact": {
+        const frame = this.#frames.get(path);
+        if (frame) this.#compact(frame, entry);
         return;
       }
       case "assistant": {
         const frame = this.#frames.get(path);
         if (!frame) return;
         const message: AssistantMessage = { role: "assistant", id: entry.id, ...entry.body };
-        frame.message = message;
+        Object.assign(frame, { message, compacted: false, used: message.usage.input + message.usage.output });
         frame.text = textOf(message.content) || frame.text;
         frame.messages.push(message);
         frame.calls = callsOf(message).map((call, index) => ({
@@ -219,6 +239,19 @@ export class Transcript {
     }
   }
 
+  #compact(frame: Frame, { id, body }: EntryOf<"compact">): void {
+    Object.assign(frame, { compacted: true, overflowed: false, retries: 0, retryAt: 0 });
+    if ("failed" in body) return;
+    const content = `Summary of what was said before; those messages are no longer shown:\n\n${body.summary}`;
+    const message: UserMessage = { role: "user", id, source: "pawl", content, at: body.at };
+    const from = frame.messages.findIndex((kept) => kept.id === body.from);
+    frame.summary = { message, from };
+    frame.used = 0;
+    // What a run is to end with is said in its prompt: from now on there.
+    if (frame.messages.findIndex((said) => said.id === frame.prompt) < from) frame.prompt = id;
+    frame.messages.push(message);
+  }
+
   #result({ run, path, body }: { run: string; path: string; body: Bodies["result"] }): void {
     const call = this.#calls.get(path), frame = this.#frames.get(frameOf(path));
     if (!call || !frame || call.state === "done") return;
@@ -243,8 +276,11 @@ export class Transcript {
   }
 }
 
-function fresh(): Pick<Frame, "messages" | "loaded"> {
-  return { messages: [], loaded: new Set() };
+/** What outlives a run. */
+type Kept = Pick<Frame, "messages" | "summary" | "used" | "loaded">;
+
+function fresh(): Kept {
+  return { messages: [], used: 0, loaded: new Set() };
 }
 
 export function toolMessage(run: string, { path, result }: CallState): ToolMessage {

@@ -2,6 +2,7 @@
  * One turn: one model call, folded into one assistant message and committed. A call that fails is tried again in the same turn; how often is
  * counted in the log, so that a crash does not give it a fresh start (DESIGN rule 7).
  */
+import { compactable, contextOf, notSummarised, outgrown, summarise } from "./compaction.ts";
 import { asksForMore, instruction } from "./decision.ts";
 import { offered } from "./deferred.ts";
 import { callPath, publicId, turnPath } from "./entry.ts";
@@ -36,9 +37,13 @@ export async function turn(it: Loop, at: Frame): Promise<void> {
   }
 
   journal.countTurn();
-  const id = publicId(journal.run, turnPath(at.path, at.turn));
+  const id = publicId(journal.run, turnPath(at.path, at.turn)), first = outgrown(it, at);
   try {
     const model = it.models.get(it.settings.model ?? it.models.default);
+    if (first) {
+      const step = await summarise(it, at, model);
+      return void await journal.commit(() => step);
+    }
     journal.show(at.path, { message: id, begins: true });
     const reply = await journal.work(async () => {
       const reply = await model.reply(request(it, at, model), {
@@ -58,7 +63,7 @@ export async function turn(it: Loop, at: Frame): Promise<void> {
     });
   } catch (error) {
     if (journal.cut) return await journal.park();
-    await journal.commit(() => refused(it, at, id, error));
+    await journal.commit(() => refused(it, at, id, error, first));
   } finally {
     journal.show(at.path, { message: id, ends: true });
   }
@@ -69,7 +74,7 @@ function request({ menu, settings }: Loop, at: Frame, model: Model): ModelReques
   const native = format !== undefined && model.formats?.(format);
   return {
     system: settings.system,
-    messages: native || !asksForMore(settings) ? at.messages : instructed(at, instruction(settings)),
+    messages: native || !asksForMore(settings) ? contextOf(at) : instructed(at, instruction(settings)),
     ...(native ? { responseFormat: format } : {}),
     tools: offered(menu, at.loaded).map((tool) => ({
       name: tool.name,
@@ -85,7 +90,8 @@ function request({ menu, settings }: Loop, at: Frame, model: Model): ModelReques
  * What the run is to end with is said at the end of its prompt, always at the same place, so that vendors' caches go on serving. It is in the
  * settings already, so the log has only what was said.
  */
-function instructed({ messages, prompt }: Frame, text: string): Message[] {
+function instructed(at: Frame, text: string): Message[] {
+  const messages = contextOf(at), { prompt } = at;
   const index = messages.findLastIndex(({ id }) => id === prompt);
   if (index < 0) return messages;
   const message = messages[index] as UserMessage, { content } = message;
@@ -163,11 +169,15 @@ function cancelledIfOpen({ journal }: Loop, calls: CallState[]): Record<string, 
 }
 
 /** What a failed model call means: another try later, or the end of the run. Nothing of the failed message is kept. */
-function refused({ journal }: Loop, at: Frame, id: string, error: unknown): Step {
+function refused(it: Loop, at: Frame, id: string, error: unknown, compacting: boolean): Step {
+  const { journal } = it;
   if (error instanceof InputError) return fail(journal, "model", error.message);
   const failure = error instanceof ModelError ? error : new ModelError("bad_request", messageOf(error));
-  const n = at.retries + 1, wait = failure.retryAfterMs ?? 1000 * 2 ** (n - 1);
-  if (!failure.retryable || n > maxRetries || wait > longestWaitMs) {
+  const shorter = failure.code === "context_overflow" && compactable(at);
+  const n = at.retries + 1, wait = shorter ? 0 : failure.retryAfterMs ?? 1000 * 2 ** (n - 1);
+  if (!(failure.retryable || shorter) || n > maxRetries || wait > longestWaitMs) {
+    // Only what the vendor has refused cannot go on as it is.
+    if (compacting && !at.overflowed) return notSummarised(it, at, failure.message);
     return fail(journal, failure.code, failure.message);
   }
   const body = { code: failure.code, message: failure.message, until: journal.now() + wait };

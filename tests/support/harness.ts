@@ -20,6 +20,7 @@ export interface HarnessOptions extends RegistryOptions {
   store?: Store;
   leaseMs?: number;
   ttlMs?: number;
+  compactTokens?: number;
   warm?: Warm;
 }
 
@@ -59,6 +60,7 @@ export function harness(
     budget: options.budget,
     leaseMs: options.leaseMs,
     ttlMs: options.ttlMs,
+    compactTokens: options.compactTokens,
     warm: options.warm,
   });
   return {
