@@ -66,7 +66,7 @@ Deno.test("a key names its tenant; no key, another scheme or an unknown key is 4
       "Bearer onex",
     ]
   ) {
-    assert.deepEqual(await ask(given), [401, "unauthorized", "Bearer"], given);
+    assert.deepEqual(await ask(given), [401, "unauthorized", "Bearer"], `${given}`);
   }
 });
 
@@ -88,7 +88,7 @@ Deno.test("without keys only a client on this machine is served, under a loopbac
   for (
     const address of [undefined, "", "10.0.0.1", "0.0.0.0", "::2", "::ffff:10.0.0.1", "127.0.0.1.evil.com"]
   ) {
-    assert.equal(await ask(address), 401, address);
+    assert.equal(await ask(address), 401, `${address}`);
   }
   for (const url of ["http://127.0.0.1:8000", "http://[::1]:8000", "http://pawl.localhost"]) {
     assert.equal(await ask("::1", { url }), 200, url);

@@ -91,11 +91,9 @@ export function modelContract(vendor: string, dialect: Dialect): void {
       undefined,
     ]);
     const seen = deltas.filter((delta) => delta.type === "tool_call");
-    assert.deepEqual(seen.map(({ index, name, text }) => [index, name, text]), [
-      [0, "add", ""],
-      [0, undefined, '{"a":'],
-      [0, undefined, "1}"],
-    ]);
+    assert.deepEqual(seen.map(({ index }) => index), seen.map(() => 0));
+    assert.deepEqual([seen[0]!.name, seen[0]!.text], ["add", ""]);
+    assert.equal(seen.map(({ text }) => text).join(""), '{"a":1}');
   });
 
   test("parallel calls keep their order, also with missing or repeated ids (CASES A10, A12)", async () => {
@@ -135,7 +133,7 @@ export function modelContract(vendor: string, dialect: Dialect): void {
         { chunks: frames({ text: ["ok"] }) },
         asking(undefined, { toolChoice }),
       );
-      assert.deepEqual(body.tool_choice, dialect.choices[way]);
+      assert.deepEqual(dialect.choice(body), dialect.choices[way]);
     }
   });
 
@@ -150,7 +148,7 @@ export function modelContract(vendor: string, dialect: Dialect): void {
   test("without tools nothing about tools is sent (CASES D04)", async () => {
     const request = asking(undefined, { tools: [], toolChoice: "required", parallelToolCalls: false });
     const { body } = await replyTo(dialect, { chunks: frames({ text: ["ok"] }) }, request);
-    for (const key of ["tools", "tool_choice", "parallel_tool_calls"]) assert(!(key in body), key);
+    assert.doesNotMatch(Object.keys(body).join(" "), /tool/i);
   });
 
   test("abort ends the call at once and closes the connection", async () => {

@@ -21,7 +21,9 @@ export interface Dialect {
   /** Frames that say it. Usage is always 12 in (4 of them cached), 7 out (2 of them reasoning). */
   frames(said: Said): string[];
   error(code: string, message: string): string;
-  /** `tool_choice` on the wire for auto, required, none, and the tool "add" by name. */
+  /** What a request says about the choice of tools. */
+  choice(body: any): unknown;
+  /** What it says for auto, required, none, and the tool "add" by name. */
   choices: Record<"auto" | "required" | "none" | "named", unknown>;
   /** What says "no parallel calls" in a request with tool choice "auto". */
   single(body: any): unknown;
@@ -71,6 +73,7 @@ export const dialects: Dialect[] = [
       ];
     },
     error: (code, message) => JSON.stringify({ error: { code, type: code, message } }),
+    choice: (body) => body.tool_choice,
     choices: {
       auto: "auto",
       required: "required",
@@ -131,6 +134,7 @@ export const dialects: Dialect[] = [
       return [...frames, event({ type: failed ? "response.incomplete" : "response.completed", response })];
     },
     error: (code, message) => JSON.stringify({ error: { code, type: code, message } }),
+    choice: (body) => body.tool_choice,
     choices: { auto: "auto", required: "required", none: "none", named: { type: "function", name: "add" } },
     single: (body) => body.parallel_tool_calls === false,
     thoughts: (body) => body.input.filter((item: any) => item.type === "reasoning"),
@@ -185,6 +189,7 @@ export const dialects: Dialect[] = [
       ];
     },
     error: (type, message) => JSON.stringify({ type: "error", error: { type, message } }),
+    choice: (body) => body.tool_choice,
     choices: {
       auto: { type: "auto" },
       required: { type: "any" },
