@@ -10,7 +10,6 @@ import {
   RunFailedError,
 } from "../src/mod.ts";
 import { type Message, textOf } from "../src/message.ts";
-import { triage } from "./recipes/decision.ts";
 import { harness } from "./support/harness.ts";
 import { calls, type Said, scriptedModel } from "./support/scripted_model.ts";
 
@@ -179,36 +178,3 @@ Deno.test("over HTTP choices are names or JSON Schemas, and choice or output is 
     }
   });
 });
-
-Deno.test("the recipe in the README is this one, and works", async () => {
-  const recipe = await Deno.readTextFile(new URL("recipes/decision.ts", import.meta.url));
-  const readme = await Deno.readTextFile(new URL("../README.md", import.meta.url));
-  assert.ok(readme.includes(recipe.replaceAll("../../src/", "./src/")));
-  const answers = [
-    [call("ignore"), "ignored"],
-    [call("reply", { text: "Hello" }), "replied: Hello"],
-    [call("refund", { order: "A7", cents: 250 }), "A7: 2.5 € go back"],
-  ] as const;
-  for (const [said, outcome] of answers) {
-    await withPawl([said], async (pawl) => assert.equal(await triage(pawl, "Dear all"), outcome));
-  }
-});
-
-/** Never run: what `deno check` must refuse, and what it knows of answers. */
-export async function types(pawl: Pawl): Promise<void> {
-  const name: "a" | "b" = await pawl.exec("Go", { choices: ["a", "b"] });
-  const text: string = await pawl.exec("Go", { maxIterations: 2 });
-  const form = await pawl.exec("Go", { choices: { form: z.object({ n: z.number() }), stop: null } });
-  const n: number | undefined = form?.args.n;
-  const { seats } = await pawl.exec("Go", { responseFormat: z.object({ seats: z.number() }) });
-  const half: number = seats / 2;
-  // @ts-expect-error there is no choice of that name
-  const wrong: "c" = await pawl.exec("Go", { choices: ["a", "b"] });
-  // @ts-expect-error the option is misspelt
-  await pawl.exec("Go", { choices: ["a"], maxIteration: 2 });
-  // @ts-expect-error a run ends with a choice or with a value
-  await pawl.exec("Go", { choices: ["a"], responseFormat: z.object({}) });
-  // @ts-expect-error the schema puts out a number
-  defineChoice({ parameters: z.object({ n: z.number() }), run: ({ n }) => n.length });
-  void [name, text, n, half, wrong];
-}

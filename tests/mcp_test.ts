@@ -4,11 +4,8 @@ import * as fc from "fast-check";
 import { createPawl, FatalError } from "../src/mod.ts";
 import { outputOf } from "../tools/mcp_result.ts";
 import { mcpServer, mcpServers, offeredName } from "../tools/mcp.ts";
-import { withDocs } from "./recipes/mcp.ts";
-import { only } from "./support/harness.ts";
 import { everything } from "./support/mcp_everything.ts";
 import { run } from "./support/mcp_run.ts";
-import { mcpFake } from "./support/mcp_server.ts";
 import { calls, scriptedModel } from "./support/scripted_model.ts";
 import { until } from "./support/service.ts";
 
@@ -190,24 +187,4 @@ Deno.test("a wrong setting is one line that names it and shows nothing of it", (
   assert.deepEqual(mcpServers(undefined, []), []);
   const two = { a: { url: "https://a.example/mcp" }, b: { url: "http://10.0.0.1:9", timeout_ms: 5 } };
   assert.deepEqual(mcpServers(JSON.stringify(two), ["10.0.0.1"]).map(({ name }) => name), ["a", "b"]);
-});
-
-Deno.test("the recipe of MCP in the README is this one, and works; so does its setting", async () => {
-  const recipe = await Deno.readTextFile(new URL("recipes/mcp.ts", import.meta.url));
-  const readme = await Deno.readTextFile(new URL("../README.md", import.meta.url));
-  assert.ok(readme.includes(recipe.replaceAll("../../", "./")));
-  const setting = /PAWL_MCP_SERVERS='(.*)'/.exec(readme)![1];
-  assert.deepEqual(mcpServers(setting, []).map(({ name }) => name), ["docs"]);
-
-  await using fake = mcpFake(["read"]);
-  const model = scriptedModel([calls(["tool_search", { query: "read" }]), calls(["docs_read"]), "Done"]);
-  const pawl = withDocs(only(model), fake.url, "token", ["127.0.0.1"]);
-  assert.equal(await pawl.exec("Go"), "Done");
-  await pawl.close();
-  assert.deepEqual(fake.calls, ["read"]);
-  assert.deepEqual(model.requests.map(({ tools }) => tools.map(({ name }) => name)), [
-    ["tool_search"],
-    ["tool_search", "docs_read"],
-    ["tool_search", "docs_read"],
-  ]);
 });

@@ -7,8 +7,7 @@ import { Registry, type RegistryOptions } from "../src/registry.ts";
 import type { ClientTool, Settings } from "../src/run.ts";
 import { agenticFunction, defineTool, type ExecOptions, type Tool } from "../src/tool.ts";
 import { harness } from "./support/harness.ts";
-import { answer, support } from "./recipes/toolsets.ts";
-import { calls, scriptedModel } from "./support/scripted_model.ts";
+import { calls } from "./support/scripted_model.ts";
 
 const tool = (name: string, more: Partial<Tool> = {}): Tool => ({
   ...defineTool({ name, description: "", parameters: z.object({}), execute: () => name }),
@@ -260,22 +259,4 @@ Deno.test("a run says which of its tools are missing, and why", async () => {
   const plain = await h.start("Go", { tools: ["a"] });
   assert.equal("toolsRemoved" in await h.ended(plain.run), false);
   await assert.rejects(h.start("Go", { toolset: "x" }), { code: "bad_input", message: /^toolset: / });
-});
-
-Deno.test("the recipe of a toolset per channel in the README is this one, and works", async () => {
-  const recipe = await Deno.readTextFile(new URL("recipes/toolsets.ts", import.meta.url));
-  const readme = await Deno.readTextFile(new URL("../README.md", import.meta.url));
-  assert.ok(readme.includes(recipe.replaceAll("../../src/", "./src/")));
-
-  const offered = async (channel: "slack" | "desk", env = {}) => {
-    const model = scriptedModel(["hello"]);
-    const pawl = support(model, env);
-    assert.equal(await answer(pawl, channel, "hi"), "hello");
-    await pawl.close();
-    return model.requests[0]!.tools.map(({ name }) => name);
-  };
-  const env = { HANDBOOK_URL: "https://example.com" };
-  assert.deepEqual(await offered("slack", env), ["search"]);
-  assert.deepEqual(await offered("slack"), []);
-  assert.deepEqual(await offered("desk", env), ["search", "refund", "tool_search"]);
 });
