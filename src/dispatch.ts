@@ -7,6 +7,7 @@
  * D2. The start of what comes next rides on the last result, but only if no steering came: it is the commit's `quiet` part.
  * D3. The result that completes a message also writes the turn's boundary, and only there steering is taken: never between results.
  */
+import { type Effect, judgeEffect } from "./effect.ts";
 import { messageOf } from "./errors.ts";
 import { execute, reconcile, unknown } from "./execute.ts";
 import type { Part, Step } from "./journal.ts";
@@ -17,7 +18,7 @@ import { type CallState, type Frame, idempotencyKey, signature } from "./transcr
 import { check } from "./validate.ts";
 
 type Result = Omit<Bodies["result"], "toolName" | "at">;
-type Verdict = { tool: Tool; args: unknown; wait?: Wait } | { refuse: Result };
+type Verdict = { tool: Tool; args: unknown; wait?: Wait; effect?: Effect } | { refuse: Result };
 
 /** How deep an agentic function may be nested in itself, and calls in each other. */
 const deepestOfName = 5;
@@ -46,16 +47,22 @@ function steered({ journal, settings }: Loop): boolean {
 
 /** The first call without a result, with the neighbours that go together with it. */
 function firstGroup(it: Loop, at: Frame): { call: CallState; verdict: Verdict }[] {
-  const group = [];
+  const group: { call: CallState; verdict: Verdict }[] = [];
   let first: string | undefined;
   for (const call of at.calls) {
     if (call.state === "done") continue;
     const verdict = judge(it, at, call), kind = kindOf(call, verdict);
     if (first !== undefined && (first === "alone" || kind !== first)) break;
     first = kind;
+    // One effect after the other: the second may then be answered by what became of the first.
+    if (group.some((one) => sameEffect(one.verdict, verdict))) break;
     group.push({ call, verdict });
   }
   return group;
+}
+
+function sameEffect(a: Verdict, b: Verdict): boolean {
+  return "tool" in a && "tool" in b && a.effect !== undefined && a.effect.id === b.effect?.id;
 }
 
 function kindOf(call: CallState, verdict: Verdict): "alone" | "waits" | "parallel" {
@@ -69,7 +76,7 @@ export function begin(it: Loop, at: Frame): Part | undefined {
   if (it.journal.spent) return undefined;
   const parts = firstGroup(it, at).map(({ call, verdict }): Part => {
     if (call.state !== "pending" || "refuse" in verdict) return {};
-    return verdict.wait ? beginWait(it, call, verdict.wait) : beginRun(it, call);
+    return verdict.wait ? beginWait(it, call, verdict.wait) : beginRun(it, call, verdict.effect);
   });
   return parts.some((part) => part.append) ? merge(...parts) : undefined;
 }
@@ -82,41 +89,43 @@ function beginWait({ journal }: Loop, call: CallState, wait: Wait): Part {
   };
 }
 
-function beginRun({ journal }: Loop, call: CallState): Part {
+function beginRun({ journal }: Loop, call: CallState, effect?: Effect): Part {
   // A repeat of a call whose outcome is unknown is the same effect, so it gets the same key (rule 5).
-  const key = journal.transcript.unknown.get(signature(call.call)) ?? idempotencyKey(journal.run, call.path);
+  const same = effect ? effect.key : journal.transcript.unknown.get(signature(call.call));
+  const key = same ?? idempotencyKey(journal.run, call.path);
+  const remembered = effect && { effect: { id: effect.id, args: effect.args } };
   return {
-    append: [journal.entry("call", call.path, { key, at: journal.now() })],
+    append: [journal.entry("call", call.path, { key, ...remembered, at: journal.now() })],
     open: { [call.path]: "s" + unanswered(journal, { ...call, state: "begun" }, "Cancelled") },
   };
 }
 
 /** Whether a call may run, and what it waits for before. What is refused does not begin; its result says what to do instead. */
-function judge(it: Loop, at: Frame, { call, path, state }: CallState): Verdict {
+function judge(it: Loop, at: Frame, { call, path, state, answer, wait }: CallState): Verdict {
   const { journal, menu, settings } = it, choice = choiceOf(settings, at);
   // What has begun was allowed to; only what became of its tool since then matters.
   if (state === "pending") {
     const failed = at.failures.get(signature(call));
     if (failed && failed.times >= 2) {
-      return refuse(
+      return refused(
         `this call has failed ${failed.times} times in a row with the same arguments and the same error. ` +
           "Change the arguments, try another way, or say what stands in the way",
         "stopped",
       );
     }
     if (at.message?.stopReason === "length") {
-      return refuse(
+      return refused(
         "the message reached the output limit, so its arguments may be cut off. Send a shorter call",
       );
     }
-    if (choice === "none") return refuse("no tool may be called in this run. Answer in text");
+    if (choice === "none") return refused("no tool may be called in this run. Answer in text");
     if (typeof choice === "object" && choice.name !== call.name) {
-      return refuse(`only "${choice.name}" may be called now`);
+      return refused(`only "${choice.name}" may be called now`);
     }
     const around = journal.transcript.around(path).map((outer) => outer.call.name);
     const same = around.filter((name) => name === call.name).length;
     if (same >= deepestOfName || around.length >= deepest) {
-      return refuse(
+      return refused(
         `"${call.name}" would be nested ${same + 1} times in itself, ${
           around.length + 1
         } calls deep: at most ` +
@@ -124,7 +133,7 @@ function judge(it: Loop, at: Frame, { call, path, state }: CallState): Verdict {
       );
     }
     if (settings.parallelToolCalls === false && path !== at.calls[0]!.path) {
-      return refuse("one tool call per turn is allowed. Ask for it again in the next turn");
+      return refused("one tool call per turn is allowed. Ask for it again in the next turn");
     }
   }
   // The whole menu: what the model has not found yet it may still know.
@@ -137,9 +146,14 @@ function judge(it: Loop, at: Frame, { call, path, state }: CallState): Verdict {
   const checked = check(tool, call.arguments);
   if (!checked.ok) return wrong(checked.message);
   try {
+    // An answer that comes now is not lost to a refusal.
+    const begins = state === "pending" || (state === "waiting" && (answer || wait?.for === "time"));
+    const effect = begins ? effectOf(it, tool, checked.args) : undefined;
+    if (effect && "refuse" in effect) return effect;
     return {
       tool,
       args: checked.args,
+      effect,
       wait: state === "pending" ? tool.wait?.(checked.args, journal.now()) : undefined,
     };
   } catch (error) {
@@ -147,20 +161,33 @@ function judge(it: Loop, at: Frame, { call, path, state }: CallState): Verdict {
   }
 }
 
+/** The effect that a call is about to have; a refusal if it is not to be had (again). */
+function effectOf(
+  { journal }: Loop,
+  tool: Tool,
+  args: unknown,
+): Effect | { refuse: Result } | undefined {
+  if (typeof tool.key !== "function") return undefined;
+  const judged = judgeEffect(journal.transcript.effects, tool, args);
+  if ("known" in judged) return { refuse: { ...judged.known, isError: false, ran: true } };
+  if ("broken" in judged) return { refuse: { content: judged.broken, isError: true } };
+  return "refuse" in judged ? refused(judged.refuse) : judged;
+}
+
 /** The loop decided not to run it; that is no failure of the tool. */
-function refuse(why: string, notRun: Result["notRun"] = "refused"): Verdict {
+function refused(why: string, notRun: Result["notRun"] = "refused"): { refuse: Result } {
   return { refuse: { content: `Not run: ${why}`, isError: true, notRun } };
 }
 
 /** The call itself is at fault. */
-function wrong(content: string): Verdict {
+function wrong(content: string): { refuse: Result } {
   return { refuse: { content, isError: true } };
 }
 
 /** Brings one call to its result, or stands still. */
 async function settle(it: Loop, at: Frame, call: CallState, verdict: Verdict): Promise<void> {
   for (; call.state !== "done"; verdict = judge(it, at, call)) {
-    const cutOff = call.state === "begun" && interrupted(it, call);
+    const cutOff = call.state === "begun" && (interrupted(it, call) || call.doubtful);
     if ("refuse" in verdict) await record(it, at, call, cutOff ? unknown : verdict.refuse);
     else if (call.state === "waiting") await waited(it, at, call);
     else if (call.state === "pending") return;
@@ -207,7 +234,12 @@ async function waited(it: Loop, at: Frame, call: CallState): Promise<void> {
   }
   if (!answer && !over) return await journal.park(until);
   if (journal.spent) return await journal.park();
-  await journal.commit(() => call.state === "waiting" ? { change: beginRun(it, call) } : undefined);
+  await journal.commit(() => {
+    // Another call may have had its effect meanwhile.
+    const verdict = judge(it, at, call);
+    if (call.state !== "waiting" || "refuse" in verdict) return undefined;
+    return { change: beginRun(it, call, verdict.effect) };
+  });
 }
 
 /** Steering came: what has not begun gets its result without being run. */

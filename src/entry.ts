@@ -36,14 +36,14 @@ export interface Bodies {
   retry: { code: string; message: string; until: number };
   /** What the model gets of the frame begins anew; n is the turn, id the summary's. */
   compact: Compacted & { at: number };
-  /** A tool call is permitted to run; path is the call's. `key` is handed to the tool as idempotencyKey. */
-  call: { key: string; at: number };
+  /** A tool call is permitted to run; path is the call's. `key` is handed to the tool as idempotencyKey; `effect` has the tool's own key. */
+  call: { key: string; effect?: { id: string; args: string }; at: number };
   /** A call waits. */
   wait: { for: WaitFor; until: number; reason?: string };
   /** The answer to a waiting call. */
   answer: Answer;
   /**
-   * A call's result. `ran`: the tool's body did run. `unknown`: nobody knows what became of its effect. `notRun`: the loop decided not to
+   * A call's result. `ran`: the tool's body did run, for this call or an earlier one with the same effect. `unknown`: nobody knows what became of its effect. `notRun`: the loop decided not to
    * run it; such results are not the tool's failures. `loads`: deferred tools that requests show from now on.
    */
   result: Omit<ToolMessage, "role" | "id" | "toolCallId"> & {

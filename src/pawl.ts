@@ -7,6 +7,7 @@ import { type Clock, systemClock } from "./clock.ts";
 import type { Answer } from "./entry.ts";
 import { RunFailedError } from "./errors.ts";
 import type { Placed } from "./event.ts";
+import { canonical } from "./fingerprint.ts";
 import { type Face, httpFace } from "./http/app.ts";
 import type { Tenants } from "./http/auth.ts";
 import { deliveries } from "./http/deliveries.ts";
@@ -19,7 +20,6 @@ import { createRuntime } from "./runtime.ts";
 import type { Warm } from "./slice.ts";
 import type { Store } from "./store.ts";
 import type { Environment, ExecOptions, Toolset } from "./tool.ts";
-import { canonical } from "./transcript.ts";
 import type { Accepted, Content, Key, StartOptions } from "./verbs.ts";
 
 export interface PawlOptions {

@@ -9,13 +9,14 @@ import { resultOf, settingsOf, type Wanted } from "./asking.ts";
 import type { Asked } from "./decision.ts";
 import { publicId, type Returned } from "./entry.ts";
 import { ReplayError } from "./errors.ts";
+import { canonical, fingerprintOf } from "./fingerprint.ts";
 import type { Journal } from "./journal.ts";
 import { loop } from "./loop.ts";
 import type { UserBlock } from "./message.ts";
 import { withPossibleChoice } from "./offer.ts";
 import type { Loop } from "./outcome.ts";
 import type { AgenticContext, ExecOptions } from "./tool.ts";
-import { type CallState, canonical } from "./transcript.ts";
+import type { CallState } from "./transcript.ts";
 
 type Content = string | UserBlock[];
 
@@ -109,19 +110,6 @@ function narrowed(
   const { model, system, parallelToolCalls, steering, steeringMode } = settings;
   const own = { model, system, parallelToolCalls, steering, steeringMode, ...options };
   return { menu, settings: withPossibleChoice(own, menu.tools) };
-}
-
-/** Short texts as they are; of long ones enough to tell them apart. */
-function fingerprintOf(text: string): string {
-  if (text.length <= 200) return text;
-  let a = 0xdeadbeef, b = 0x41c6ce57;
-  for (let i = 0; i < text.length; i++) {
-    a = Math.imul(a ^ text.charCodeAt(i), 2654435761);
-    b = Math.imul(b ^ text.charCodeAt(i), 1597334677);
-  }
-  return `${text.slice(0, 120)}… (${text.length} characters, ${(a >>> 0).toString(16)}${
-    (b >>> 0).toString(16)
-  })`;
 }
 
 /** R1. Keys of one call's body: those in use, and how often each was used one after another. */

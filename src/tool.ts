@@ -79,6 +79,12 @@ export interface Tool {
    * lets it run again under that key; "unknown", or an exception, is what the model is told.
    */
   reconcile?(idempotencyKey: string, args: any): Reconciled | Promise<Reconciled>;
+  /**
+   * For `replay: "never"`: names the effect that these arguments have, such as an order's number. The thread remembers it: asked for again,
+   * a success is answered without running; while the outcome is unknown, `reconcile` is asked or the call refused; with other arguments it
+   * is refused. A call that failed may be made again, under the same idempotency key if its arguments are the same.
+   */
+  key?(args: any): string;
   /** Neighbouring calls of parallel tools may overlap. */
   parallel?: boolean;
   timeoutMs?: number;
@@ -150,8 +156,9 @@ type Input<P> = P extends z.ZodType ? z.output<P> : { [key: string]: any };
 
 /** Defines a tool; `execute` receives what its zod schema puts out. */
 export function defineTool<const P extends Parameters>(
-  tool: Omit<Tool, "parameters" | "execute" | "agentic" | "wait" | "reconcile"> & {
+  tool: Omit<Tool, "parameters" | "execute" | "agentic" | "wait" | "key" | "reconcile"> & {
     parameters: P;
+    key?(args: Input<P>): string;
     wait?(args: Input<P>, now: number): Wait | undefined;
     reconcile?(idempotencyKey: string, args: Input<P>): Reconciled | Promise<Reconciled>;
     execute(args: Input<P>, context: ToolContext): unknown;
@@ -162,7 +169,7 @@ export function defineTool<const P extends Parameters>(
 
 /** Defines a tool whose body may itself call models: its progress survives slices and crashes by replay (DESIGN §3). */
 export function agenticFunction<const P extends Parameters>(
-  tool: Omit<Tool, "parameters" | "execute" | "agentic" | "wait" | "replay" | "reconcile"> & {
+  tool: Omit<Tool, "parameters" | "execute" | "agentic" | "wait" | "replay" | "key" | "reconcile"> & {
     parameters: P;
     execute(args: Input<P>, context: AgenticContext): unknown;
   },

@@ -17,6 +17,7 @@ import {
   type Returned,
   root,
 } from "./entry.ts";
+import { canonical } from "./fingerprint.ts";
 import {
   type AssistantMessage,
   callsOf,
@@ -36,7 +37,19 @@ export interface CallState {
   answer?: Answer;
   /** Its idempotency key, from when it begins. */
   key?: string;
+  /** The effect that it has, by the tool's own key. */
+  effect?: string;
+  /** When it began, nobody knew whether its effect had been had before. */
+  doubtful?: boolean;
   result?: Bodies["result"];
+}
+
+/** What is known of an effect. `key`: the idempotency key it went under. */
+export interface Remembered {
+  args: string;
+  key: string;
+  state: "begun" | "done" | "failed" | "unknown";
+  result?: Pick<Bodies["result"], "content">;
 }
 
 export interface Frame {
@@ -85,6 +98,8 @@ export class Transcript {
   readonly steps: Map<string, { value?: unknown }> = new Map();
   /** Idempotency keys of calls whose outcome is unknown, by what they did; kept across runs (DESIGN rule 5). */
   readonly unknown: Map<string, string> = new Map();
+  /** Effects that tools have keys for; kept across runs. */
+  readonly effects: Map<string, Remembered> = new Map();
   readonly #frames = new Map<string, Frame>();
   readonly #calls = new Map<string, CallState>();
 
@@ -220,7 +235,12 @@ export class Transcript {
       }
       case "call": {
         const call = this.#calls.get(path);
-        if (call) Object.assign(call, { state: "begun", key: entry.body.key });
+        if (!call) return;
+        const { key, effect } = entry.body;
+        Object.assign(call, { state: "begun", key, effect: effect?.id });
+        if (!effect) return;
+        call.doubtful = this.effects.get(effect.id)?.state === "unknown";
+        this.effects.set(effect.id, { args: effect.args, key, state: "begun" });
         return;
       }
       case "result":
@@ -265,6 +285,12 @@ export class Transcript {
     if (body.unknown) this.unknown.set(what, call.key ?? idempotencyKey(run, path));
     else if (body.ran) this.unknown.delete(what);
 
+    const effect = call.effect && this.effects.get(call.effect);
+    if (effect) {
+      effect.state = body.unknown ? "unknown" : body.isError ? "failed" : "done";
+      if (effect.state === "done") effect.result = { content: body.content };
+    }
+
     if (!body.isError) frame.failures.delete(what);
     else if (!body.notRun) {
       const text = textOf(body.content), before = frame.failures.get(what);
@@ -297,15 +323,4 @@ export function idempotencyKey(run: string, path: string): string {
 /** What a call does, whoever asked for it: its tool and arguments, whatever the order of keys. */
 export function signature(call: { name: string; arguments: unknown }): string {
   return `${call.name} ${canonical(call.arguments)}`;
-}
-
-/** JSON with sorted keys. */
-export function canonical(value: unknown): string {
-  return JSON.stringify(
-    value,
-    (_key, part) =>
-      part && typeof part === "object" && !Array.isArray(part)
-        ? Object.fromEntries(Object.entries(part).sort(([a], [b]) => a < b ? -1 : 1))
-        : part,
-  );
 }

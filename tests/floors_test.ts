@@ -11,7 +11,19 @@ const floors = [
   ...["address", "pattern", "branching", "coercion", "validate", "deferred", "toolset", "policy"],
   ...["registry", "offer", "decision", "asking"],
   // the loop
-  ...["transcript", "journal", "outcome", "render", "compaction", "execute", "dispatch", "turn", "loop"],
+  ...[
+    "fingerprint",
+    "transcript",
+    "journal",
+    "outcome",
+    "render",
+    "compaction",
+    "effect",
+    "execute",
+    "dispatch",
+    "turn",
+    "loop",
+  ],
   // durability
   ...["showing", "lease", "replay", "slice", "acceptance", "reading", "watch", "runtime"],
 ].map((name) => `src/${name}.ts`);

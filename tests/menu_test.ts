@@ -82,7 +82,7 @@ Deno.test("conditions see the deployment's settings, and keep their `this`", () 
     }
     execute() {}
   }
-  const tools = [new Metered() as Tool, tool("b", { availableIf: ({ KEY }) => KEY === "1" })];
+  const tools = [new Metered() as unknown as Tool, tool("b", { availableIf: ({ KEY }) => KEY === "1" })];
   assert.deepEqual(menuIn(tools, { env: { KEY: "1" } })(), [["metered", "b"], []]);
   assert.deepEqual(menuIn(tools)(), [[], ["b: registration", "metered: availability"]]);
 });

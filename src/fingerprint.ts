@@ -1,0 +1,25 @@
+/** Whether two values say the same, whatever the order of keys. */
+
+/** JSON with sorted keys. */
+export function canonical(value: unknown): string {
+  return JSON.stringify(
+    value,
+    (_key, part) =>
+      part && typeof part === "object" && !Array.isArray(part)
+        ? Object.fromEntries(Object.entries(part).sort(([a], [b]) => a < b ? -1 : 1))
+        : part,
+  );
+}
+
+/** Short texts as they are; of long ones enough to tell them apart. */
+export function fingerprintOf(text: string): string {
+  if (text.length <= 200) return text;
+  let a = 0xdeadbeef, b = 0x41c6ce57;
+  for (let i = 0; i < text.length; i++) {
+    a = Math.imul(a ^ text.charCodeAt(i), 2654435761);
+    b = Math.imul(b ^ text.charCodeAt(i), 1597334677);
+  }
+  return `${text.slice(0, 120)}… (${text.length} characters, ${(a >>> 0).toString(16)}${
+    (b >>> 0).toString(16)
+  })`;
+}
