@@ -85,6 +85,12 @@ Deno.test("every file of src/ has its floor, or is a driver or a face", async ()
   assert.deepEqual(homeless, []);
 });
 
+Deno.test("the README's reading order is this one", async () => {
+  const readme = await Deno.readTextFile(new URL("README.md", cwd)), at = readme.indexOf("## Reading order");
+  const told = readme.slice(at, readme.indexOf("drivers", at)).match(/(?<=`)\w+(?=`)/g)!;
+  assert.deepEqual(told.map((name) => `src/${name}.ts`), floors);
+});
+
 Deno.test("drivers, providers and tools stand on words and ports only", async () => {
   const wrong: string[] = [];
   for (const [file, targets] of await imports()) {

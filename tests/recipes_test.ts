@@ -1,4 +1,4 @@
-/** RECIPES.md and the README's program: what stands there is what runs here. */
+/** RECIPES.md: what stands there is what runs here. */
 import assert from "node:assert/strict";
 import { createPawl, type Pawl } from "../src/mod.ts";
 import { mcpServers } from "../tools/mcp.ts";
@@ -148,21 +148,4 @@ Deno.test("tools of MCP servers: by the setting, and in a program", async () => 
     ["tool_search", "docs_read"],
     ["tool_search", "docs_read"],
   ]);
-});
-
-Deno.test("the README's program compiles, and runs as it stands", async () => {
-  const [program] = blocks(await Deno.readTextFile(new URL("README.md", root)));
-  const file = await Deno.makeTempFile({ suffix: ".ts" });
-  await Deno.writeTextFile(file, program!.replaceAll('from "./', `from "${root.href}`));
-  try {
-    const { code, stdout, stderr } = await new Deno.Command(Deno.execPath(), {
-      args: ["run", "--check", "--allow-env", `--config=${new URL("deno.json", root).pathname}`, file],
-      clearEnv: true,
-      env: { HOME: Deno.env.get("HOME") ?? "/", NO_COLOR: "1" },
-    }).output();
-    assert.equal(code, 0, new TextDecoder().decode(stderr));
-    assert.match(new TextDecoder().decode(stdout), /\S/);
-  } finally {
-    await Deno.remove(file);
-  }
 });
