@@ -10,11 +10,12 @@
 import { type Effect, judgeEffect } from "./effect.ts";
 import { messageOf } from "./errors.ts";
 import { execute, reconcile, unknown } from "./execute.ts";
+import { idempotencyKey, signature } from "./fingerprint.ts";
 import type { Part, Step } from "./journal.ts";
 import { choiceOf, type Loop, merge, nextTurn, unanswered } from "./outcome.ts";
 import type { Bodies } from "./entry.ts";
 import type { Tool, Wait } from "./tool.ts";
-import { type CallState, type Frame, idempotencyKey, signature } from "./transcript.ts";
+import type { CallState, Frame } from "./transcript.ts";
 import { check } from "./validate.ts";
 
 type Result = Omit<Bodies["result"], "toolName" | "at">;

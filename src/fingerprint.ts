@@ -1,4 +1,4 @@
-/** Whether two values say the same, whatever the order of keys. */
+/** Whether two values say the same, whatever the order of keys, and what calls are told apart by. */
 
 /** JSON with sorted keys. */
 export function canonical(value: unknown): string {
@@ -9,6 +9,16 @@ export function canonical(value: unknown): string {
         ? Object.fromEntries(Object.entries(part).sort(([a], [b]) => a < b ? -1 : 1))
         : part,
   );
+}
+
+/** The identity of a call, handed to its tool (DESIGN rule 5). */
+export function idempotencyKey(run: string, path: string): string {
+  return `${run}/${path}`;
+}
+
+/** What a call does, whoever asked for it: its tool and arguments, whatever the order of keys. */
+export function signature(call: { name: string; arguments: unknown }): string {
+  return `${call.name} ${canonical(call.arguments)}`;
 }
 
 /** Short texts as they are; of long ones enough to tell them apart. */

@@ -17,7 +17,7 @@ import {
   type Returned,
   root,
 } from "./entry.ts";
-import { canonical } from "./fingerprint.ts";
+import { idempotencyKey, signature } from "./fingerprint.ts";
 import {
   type AssistantMessage,
   callsOf,
@@ -313,14 +313,4 @@ export function toolMessage(run: string, { path, result }: CallState): ToolMessa
   const { content, isError, toolName, at } = result!;
   const toolCallId = publicId(run, path);
   return { role: "tool", id: `${toolCallId}-result`, toolCallId, toolName, content, isError, at };
-}
-
-/** The identity of a call, handed to its tool (DESIGN rule 5). */
-export function idempotencyKey(run: string, path: string): string {
-  return `${run}/${path}`;
-}
-
-/** What a call does, whoever asked for it: its tool and arguments, whatever the order of keys. */
-export function signature(call: { name: string; arguments: unknown }): string {
-  return `${call.name} ${canonical(call.arguments)}`;
 }

@@ -1,9 +1,9 @@
 /** What must never break (DESIGN §3), as far as it can be seen when everything is over. */
 import { callPath, decode, type Entry, publicId, root } from "../../../src/entry.ts";
 import { callsOf } from "../../../src/message.ts";
+import { signature } from "../../../src/fingerprint.ts";
 import { isActive, threadKey } from "../../../src/run.ts";
 import type { RunRecord } from "../../../src/store.ts";
-import { signature } from "../../../src/transcript.ts";
 import { logOf } from "./facts.ts";
 import type { Request } from "./model.ts";
 import { faultInside } from "./model.ts";
