@@ -28,7 +28,7 @@ export function anthropic(name: string, { apiKey, baseURL }: AnthropicOptions): 
   return {
     name,
     formats: (schema) => /^claude-/.test(model) && !unformatted.test(model) && strict(schema),
-    reply: async (request, { signal, onDelta }) => {
+    reply: async (request, { signal, onDelta, onSign }) => {
       const body = messagesBody(model, sendable(request, name));
       const open = async (signal: AbortSignal) => {
         const { BaseAnthropic, Messages } = await import("./anthropic_client.ts");
@@ -44,7 +44,7 @@ export function anthropic(name: string, { apiKey, baseURL }: AnthropicOptions): 
         });
         return await new Messages(client).create(body, { signal });
       };
-      return await read(open, messagesReader(harmless(onDelta)), { name, apiKey, signal });
+      return await read(open, messagesReader(harmless(onDelta)), { name, apiKey, signal, onSign });
     },
   };
 }

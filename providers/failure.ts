@@ -31,8 +31,9 @@ export function failure(thrown: unknown, { name, apiKey, signal }: Caller): Mode
   }
   const { status, headers, error } = (thrown ?? {}) as Thrown;
   const text = textOf(thrown);
-  const code = codeOf(status, error, text);
-  const wait = code === "quota" || !headers ? undefined : retryAfterMs(headers, systemClock.now());
+  const code = codeOf(status, error, text), now = systemClock.now();
+  let wait = code === "quota" || !headers ? undefined : retryAfterMs(headers, now);
+  if (code === "rate_limit") wait ??= (headers && resetMs(headers, now)) ?? toldMs(error, text);
   return new ModelError(code, say(text), wait);
 
   function say(text: string): string {
@@ -77,13 +78,17 @@ function codeOf(status: number | undefined, error: unknown, message: string): Mo
     return "quota";
   }
   if (said("content_policy_violation", "content_filter")) return "content_policy";
-  if (said("context_length_exceeded", "request_too_large")) return "context_overflow";
+  if (said("context_length_exceeded", "request_too_large", "exceed_context_size_error")) {
+    return "context_overflow";
+  }
   if (status === undefined) {
-    for (const [code, known] of wordsInStream) if (said(...known)) return code;
+    for (const [code, known] of wordsInStream) {
+      if (said(...known)) return code === "bad_request" ? refusedFor(message) : code;
+    }
     status = words.map(Number).find((number) => number >= 400 && number < 600);
   }
   if (status === undefined) {
-    if (words.some((word) => word.startsWith("invalid_"))) return "bad_request";
+    if (words.some((word) => word.startsWith("invalid_"))) return refusedFor(message);
     return error === undefined ? "network" : "server";
   }
   if (status === 401 || status === 403) return "auth";
@@ -92,16 +97,24 @@ function codeOf(status: number | undefined, error: unknown, message: string): Mo
   if (status === 429) return "rate_limit";
   if (status === 503 || status === 529) return "overloaded";
   if (status === 408 || status === 409 || status >= 500) return "server";
-  if (/credit balance is too low/i.test(message)) return "quota";
-  if (
-    /prompt is too long|maximum context length|exceeds? the context window|context window exceeded/i.test(
-      message,
-    )
-  ) {
-    return "context_overflow";
-  }
-  return "bad_request";
+  return refusedFor(message);
 }
+
+/** What is wrong with a request, where only the vendor's text tells. */
+function refusedFor(message: string): ModelErrorCode {
+  if (/credit balance is too low/i.test(message)) return "quota";
+  return tooLong.test(message) ? "context_overflow" : "bad_request";
+}
+
+/** In the words of Anthropic, OpenAI and its kin, llama.cpp, Gemini and Bedrock. */
+const tooLong = new RegExp(
+  [
+    "prompt is too long|input is too long for requested model|reduce the length of the (messages|prompt|input)",
+    "maximum context length|exceeds? the (available )?context (window|size)|context window exceeded",
+    "exceed context limit|input token count \\(?\\d+\\)? exceeds the maximum",
+  ].join("|"),
+  "i",
+);
 
 /** Errors inside a stream have no status of their own (CASES B11, B12). */
 const wordsInStream: [ModelErrorCode, string[]][] = [
@@ -117,14 +130,62 @@ const wordsInStream: [ModelErrorCode, string[]][] = [
  * as if nothing had been asked (CASES E02).
  */
 export function retryAfterMs(headers: Headers, now: number): number | undefined {
-  const number = (text: string | null) =>
-    text && /^\d+(\.\d+)?$/.test(text.trim()) ? Number(text) : undefined;
   const ms = number(headers.get("retry-after-ms"));
   if (ms !== undefined) return Math.ceil(ms);
-  const after = headers.get("retry-after");
+  const after = headers.get("retry-after")?.trim();
   const seconds = number(after);
   if (seconds !== undefined) return Math.ceil(seconds * 1000);
-  // Date.parse takes "-3" and "1.5" for years; an HTTP date begins with its weekday.
-  const date = after && /^[A-Z][a-z]+, /.test(after) ? Date.parse(after) : NaN;
-  return Number.isNaN(date) ? undefined : Math.max(0, date - now);
+  const date = dated(after);
+  return date === undefined ? undefined : Math.max(0, date - now);
+}
+
+function number(text: string | null | undefined): number | undefined {
+  return text && /^\d+(\.\d+)?$/.test(text.trim()) ? Number(text) : undefined;
+}
+
+/** The three forms of HTTP, and that of RFC 3339. Date.parse alone takes "-3" and "1.5" for years. */
+function dated(text: string | null | undefined): number | undefined {
+  if (!text || !/^([A-Z][a-z]+, |[A-Z][a-z]{2} [A-Z]|\d{4}-\d\d-\d\dT)/.test(text)) return undefined;
+  const date = Date.parse(/^[A-Z][a-z]{2} /.test(text) ? `${text} GMT` : text);
+  return Number.isNaN(date) ? undefined : date;
+}
+
+/**
+ * When a limit that is used up begins anew, from headers that come with answers of every kind; so they are asked only where a limit was hit,
+ * and only of those that have nothing left. The longest counts.
+ * https://platform.openai.com/docs/guides/rate-limits, https://platform.claude.com/docs/en/api/rate-limits
+ */
+function resetMs(headers: Headers, now: number): number | undefined {
+  const waits: number[] = [];
+  for (const [name, text] of headers) {
+    if (!/ratelimit-(.*-)?reset/.test(name)) continue;
+    const left = headers.get(name.replace("reset", "remaining"));
+    const wait = left === null || Number(left) === 0 ? untilReset(text.trim(), now) : undefined;
+    if (wait !== undefined && wait > 0) waits.push(Math.ceil(wait));
+  }
+  return waits.length ? Math.max(...waits) : undefined;
+}
+
+/** As a date, a duration, seconds from now, or as Unix time in seconds or milliseconds. */
+function untilReset(text: string, now: number): number | undefined {
+  const date = dated(text), count = number(text);
+  if (date !== undefined) return date - now;
+  if (count === undefined) return durationMs(text);
+  return count > 1e11 ? count - now : count > 1e8 ? count * 1000 - now : count * 1000;
+}
+
+/** "20ms", "1.5s", "6m0s", "1h2m" */
+function durationMs(text: string): number | undefined {
+  if (!/^(\d+(\.\d+)?(ms|s|m|h|d))+$/.test(text)) return undefined;
+  const units = { ms: 1, s: 1000, m: 60_000, h: 3_600_000, d: 86_400_000 };
+  return [...text.matchAll(/([\d.]+)(ms|s|m|h|d)/g)]
+    .reduce((sum, [, count, unit]) => sum + Number(count) * units[unit as keyof typeof units], 0);
+}
+
+/** Gemini says it in the body, OpenAI in its text too, which is all that there is inside a stream. */
+function toldMs(error: unknown, text: string): number | undefined {
+  const delay = /"retryDelay":"([^"]{1,40})"/.exec(JSON.stringify(error ?? null))?.[1] ??
+    /try again in ((?:[\d.]{1,12}(?:ms|s|m|h|d))+)/i.exec(text)?.[1];
+  const wait = delay === undefined ? undefined : durationMs(delay);
+  return wait === undefined ? undefined : Math.ceil(wait);
 }

@@ -24,10 +24,15 @@ export function overWire<Body, Event>(name: string, options: OpenAIOptions, wire
   return {
     name,
     formats: () => true,
-    reply: async (request, { signal, onDelta }) => {
+    reply: async (request, { signal, onDelta, onSign }) => {
       const body = wire.body(model, sendable(request, name));
       const open = async (signal: AbortSignal) => await wire.create(await sdk(), body, signal);
-      return await read(open, wire.reader(harmless(onDelta)), { name, apiKey: options.apiKey, signal });
+      return await read(open, wire.reader(harmless(onDelta)), {
+        name,
+        apiKey: options.apiKey,
+        signal,
+        onSign,
+      });
     },
   };
 }

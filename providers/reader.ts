@@ -24,17 +24,19 @@ const lingerMs = 3_000;
 export async function read<Event>(
   open: (signal: AbortSignal) => Promise<AsyncIterable<Event>>,
   reader: Reader<Event>,
-  caller: { name: string; apiKey: string; signal: AbortSignal },
+  caller: { name: string; apiKey: string; signal: AbortSignal; onSign?: ModelOptions["onSign"] },
 ): Promise<ModelReply> {
   const over = new AbortController();
   try {
     caller.signal.throwIfAborted();
     const stream = await open(AbortSignal.any([caller.signal, over.signal]));
     const events = stream[Symbol.asyncIterator]();
+    caller.onSign?.();
     for (;;) {
       const next = reader.said?.()
         ? await orAfter(systemClock, lingerMs, events.next())
         : await events.next();
+      caller.onSign?.();
       if (next?.done !== false || reader.take(next.value)) break;
     }
     // OpenAI's stream ends without a word when it is aborted.

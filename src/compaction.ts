@@ -10,6 +10,7 @@ import type { Step } from "./journal.ts";
 import { type Message, textOf, type Usage } from "./message.ts";
 import { type Model, ModelError, type ModelRequest } from "./model.ts";
 import type { Loop } from "./outcome.ts";
+import { ask } from "./patience.ts";
 import { clip } from "./render.ts";
 import type { Frame } from "./transcript.ts";
 
@@ -47,9 +48,7 @@ export function compactable(at: Frame): boolean {
 /** Asks the model for the summary; throws what the model throws. */
 export async function summarise(it: Loop, at: Frame, model: Model): Promise<Step> {
   const { journal } = it, { older, from } = split(at)!;
-  const reply = await journal.work(() =>
-    model.reply(request(older, at), { signal: journal.signal, onDelta: () => {} })
-  );
+  const reply = await journal.work(() => ask(it, model, request(older, at)));
   const summary = textOf(reply.content).trim();
   if (!summary) throw new ModelError("empty", `${model.name}: it said nothing when asked for a summary`);
   return entry(it, at, { summary, from }, reply.usage);

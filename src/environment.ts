@@ -1,6 +1,7 @@
 /** The environment's settings, read once where a process or a request begins. A wrong one is one line that names the variable. */
 import type { Budget } from "./budget.ts";
 import { FatalError } from "./errors.ts";
+import type { Patience } from "./patience.ts";
 import { parseApiKeys, type Tenants } from "./http/auth.ts";
 
 export type Environment = { readonly [name: string]: string | undefined };
@@ -13,6 +14,7 @@ export interface Deployment {
   leaseMs: number;
   ttlMs: number;
   compactTokens?: number;
+  patience: Partial<Patience>;
   tenants: Tenants;
   /** Set: the store is Upstash Redis and the queue QStash. Absent: both are embedded. */
   upstash?: Upstash;
@@ -58,6 +60,10 @@ export function deploymentFrom(env: Environment): Deployment {
     leaseMs: whole(env, "PAWL_LEASE_MS", { min: 1000 }) ?? 60_000,
     ttlMs: (whole(env, "PAWL_TTL_S", { min: 60 }) ?? 604_800) * 1000,
     ...present({ compactTokens: whole(env, "PAWL_COMPACT_TOKENS", { min: 1000 }) }),
+    patience: present({
+      firstMs: whole(env, "PAWL_FIRST_TOKEN_MS", { min: 1 }),
+      idleMs: whole(env, "PAWL_IDLE_MS", { min: 1 }),
+    }),
     tenants,
     ...(upstash && { upstash }),
   };

@@ -48,6 +48,8 @@ export interface Journal {
   /** How long this slice may still begin calls, in ms. */
   readonly leftMs: number;
   now(): number;
+  /** 0 ≤ x < 1 */
+  chance(): number;
 
   /**
    * Writes one step. `decide` is called when its turn comes, for one commit is under way at a time; undefined: nothing to write any more.

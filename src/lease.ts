@@ -266,6 +266,7 @@ export function holdLease(it: Holding): Journal & { ended: Promise<Outcome>; fai
       return spending.leftMs(clock.now());
     },
     now: () => clock.now(),
+    chance: () => parseInt(clock.id(8), 36) / 36 ** 8,
     commit: (decide) =>
       inLine(async () => {
         const step = decide();

@@ -40,6 +40,8 @@ export interface ModelOptions {
   signal: AbortSignal;
   /** Must not throw. */
   onDelta(delta: Delta): void;
+  /** The vendor has sent something, be it nothing to show: it is still there. Must not throw. */
+  onSign?(): void;
 }
 
 export interface Model {

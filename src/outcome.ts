@@ -4,6 +4,7 @@ import { callPath, publicId, root, turnPath } from "./entry.ts";
 import type { Journal, Part, Step } from "./journal.ts";
 import { textOf } from "./message.ts";
 import type { Models } from "./model.ts";
+import type { Patience } from "./patience.ts";
 import type { Registry } from "./registry.ts";
 import { type Ending, type FinishReason, maxIterations, type Settings, type ToolChoice } from "./run.ts";
 import type { Take } from "./store.ts";
@@ -19,6 +20,8 @@ export interface Loop {
   menu: Menu;
   /** From so many tokens on, older messages are summarised before the model is asked again. */
   compactTokens: number;
+  /** How long a model may send nothing. */
+  patience: Patience;
   /** What a nested loop's own policy leaves of a menu. */
   narrow: Registry["narrow"];
   /** What an agentic function's body gets to open loops of its own. */

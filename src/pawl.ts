@@ -13,6 +13,7 @@ import type { Tenants } from "./http/auth.ts";
 import { deliveries } from "./http/deliveries.ts";
 import type { Message } from "./message.ts";
 import type { Model, Models } from "./model.ts";
+import type { Patience } from "./patience.ts";
 import { deliversOverHttp, type Delivery, type Queue } from "./queue.ts";
 import { Registry } from "./registry.ts";
 import { isActive, type RunView, type Settings } from "./run.ts";
@@ -43,6 +44,8 @@ export interface PawlOptions {
    * refuses a context as too long has the same effect.
    */
   compactTokens?: number;
+  /** How long a model may send nothing before its call is tried again; default 2 minutes for the first sign of it, then 5. */
+  patience?: Partial<Patience>;
   /** Transcripts held between slices, where they shall outlive this Pawl. */
   warm?: Warm;
   /** Who may use `fetch`; none: only clients on this machine. */

@@ -12,6 +12,7 @@ import { FatalError, InputError, LeaseLostError, messageOf, RetryableError } fro
 import { dueMs } from "./lease.ts";
 import type { Models } from "./model.ts";
 import { offerOf } from "./offer.ts";
+import { defaultPatience, type Patience } from "./patience.ts";
 import type { Queue } from "./queue.ts";
 import { Reader } from "./reading.ts";
 import type { Registry } from "./registry.ts";
@@ -33,6 +34,7 @@ export interface RuntimeOptions {
   leaseMs?: number;
   ttlMs?: number;
   compactTokens?: number;
+  patience?: Partial<Patience>;
   warm?: Warm;
 }
 
@@ -63,6 +65,7 @@ export function createRuntime(options: RuntimeOptions): Runtime {
   };
   const reader = new Reader(store, removed), holding = new Map<string, Held>();
   const budget = { ...defaultBudget, ...options.budget }, { warm = new Warm() } = options;
+  const patience = { ...defaultPatience, ...options.patience };
   const sliceOptions = {
     store,
     queue,
@@ -72,6 +75,7 @@ export function createRuntime(options: RuntimeOptions): Runtime {
     budget,
     leaseMs,
     compactTokens,
+    patience,
     warm,
     holding,
     menu,

@@ -13,6 +13,7 @@ import { loop } from "./loop.ts";
 import type { Model, Models } from "./model.ts";
 import { type Offer, withPossibleChoice } from "./offer.ts";
 import { fail } from "./outcome.ts";
+import type { Patience } from "./patience.ts";
 import type { Delivery, Queue } from "./queue.ts";
 import type { Registry } from "./registry.ts";
 import { nested } from "./replay.ts";
@@ -30,6 +31,7 @@ export interface SliceOptions {
   budget: Budget;
   leaseMs: number;
   compactTokens: number;
+  patience: Patience;
   /** Transcripts that this process holds, and its slices, by run. Only speed depends on either. */
   warm: Warm;
   holding: Map<string, Held>;
@@ -117,6 +119,7 @@ export async function slice(
         settings: withPossibleChoice(now, menu.tools),
         menu,
         compactTokens: it.compactTokens,
+        patience: it.patience,
         narrow: it.registry.narrow.bind(it.registry),
         nested,
       });

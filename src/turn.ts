@@ -12,6 +12,7 @@ import type { Part, Step } from "./journal.ts";
 import { choiceOf, conclude, fail, finish, type Loop, mailGoesFirst, merge, unanswered } from "./outcome.ts";
 import { type AssistantMessage, callsOf, type Message, type UserMessage } from "./message.ts";
 import { type Model, ModelError, type ModelReply, type ModelRequest } from "./model.ts";
+import { ask } from "./patience.ts";
 import type { CallState, Frame } from "./transcript.ts";
 import { schemaOf } from "./validate.ts";
 
@@ -46,10 +47,12 @@ export async function turn(it: Loop, at: Frame): Promise<void> {
     }
     journal.show(at.path, { message: id, begins: true });
     const reply = await journal.work(async () => {
-      const reply = await model.reply(request(it, at, model), {
-        signal: journal.signal,
-        onDelta: (delta) => journal.show(at.path, { message: id, delta }),
-      });
+      const reply = await ask(
+        it,
+        model,
+        request(it, at, model),
+        (delta) => journal.show(at.path, { message: id, delta }),
+      );
       // Who watches gets the last pieces before the whole.
       await journal.shown();
       return reply;
@@ -168,13 +171,22 @@ function cancelledIfOpen({ journal }: Loop, calls: CallState[]): Record<string, 
   return Object.fromEntries(calls.map((call) => [call.path, "p" + unanswered(journal, call, "Cancelled")]));
 }
 
+/**
+ * Before try n + 1: what the vendor asked for, else ever longer; a vendor that asks for nothing again and again is not believed (CASES E02).
+ * Up to a quarter more, so that runs which failed together do not come back together.
+ */
+function waitMs(n: number, asked: number | undefined, chance: number): number {
+  const own = 1000 * 2 ** (n - 1), least = asked === undefined || n > 1 ? own : 0;
+  return Math.ceil(Math.max(asked ?? 0, least) * (1 + chance / 4));
+}
+
 /** What a failed model call means: another try later, or the end of the run. Nothing of the failed message is kept. */
 function refused(it: Loop, at: Frame, id: string, error: unknown, compacting: boolean): Step {
   const { journal } = it;
   if (error instanceof InputError) return fail(journal, "model", error.message);
   const failure = error instanceof ModelError ? error : new ModelError("bad_request", messageOf(error));
   const shorter = failure.code === "context_overflow" && compactable(at);
-  const n = at.retries + 1, wait = shorter ? 0 : failure.retryAfterMs ?? 1000 * 2 ** (n - 1);
+  const n = at.retries + 1, wait = shorter ? 0 : waitMs(n, failure.retryAfterMs, journal.chance());
   if (!(failure.retryable || shorter) || n > maxRetries || wait > longestWaitMs) {
     // Only what the vendor has refused cannot go on as it is.
     if (compacting && !at.overflowed) return notSummarised(it, at, failure.message);

@@ -21,6 +21,7 @@ export interface HarnessOptions extends RegistryOptions {
   leaseMs?: number;
   ttlMs?: number;
   compactTokens?: number;
+  patience?: { firstMs?: number; idleMs?: number };
   warm?: Warm;
 }
 
@@ -61,6 +62,7 @@ export function harness(
     leaseMs: options.leaseMs,
     ttlMs: options.ttlMs,
     compactTokens: options.compactTokens,
+    patience: options.patience,
     warm: options.warm,
   });
   return {
