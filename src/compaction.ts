@@ -12,7 +12,7 @@ import { type Model, ModelError, type ModelRequest } from "./model.ts";
 import type { Loop } from "./outcome.ts";
 import { ask } from "./patience.ts";
 import { clip } from "./render.ts";
-import type { Frame } from "./transcript.ts";
+import type { Frame } from "./frame.ts";
 
 /** The part of the context, in characters, that stays as it is. */
 const keptShare = 1 / 4;

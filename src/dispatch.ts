@@ -15,7 +15,7 @@ import type { Part, Step } from "./journal.ts";
 import { choiceOf, type Loop, merge, nextTurn, unanswered } from "./outcome.ts";
 import type { Bodies } from "./entry.ts";
 import type { Tool, Wait } from "./tool.ts";
-import type { CallState, Frame } from "./transcript.ts";
+import type { CallState, Frame } from "./frame.ts";
 import { check } from "./validate.ts";
 
 type Result = Omit<Bodies["result"], "toolName" | "at">;

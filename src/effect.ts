@@ -5,7 +5,7 @@
 import { messageOf } from "./errors.ts";
 import { canonical, fingerprintOf } from "./fingerprint.ts";
 import type { Tool } from "./tool.ts";
-import type { Remembered } from "./transcript.ts";
+import type { Remembered } from "./frame.ts";
 
 /** An effect that a call is about to have. `args` tells arguments apart; `key` is the idempotency key it goes under, if it had one before. */
 export interface Effect {

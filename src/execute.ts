@@ -6,7 +6,7 @@ import type { Bodies } from "./entry.ts";
 import type { Loop } from "./outcome.ts";
 import { render } from "./render.ts";
 import type { AgenticContext, Tool } from "./tool.ts";
-import type { CallState } from "./transcript.ts";
+import type { CallState } from "./frame.ts";
 
 type Result = Omit<Bodies["result"], "toolName" | "at">;
 

@@ -10,7 +10,7 @@ import { type Returned, root } from "./entry.ts";
 import { boundary, conclude, limit, type Loop, mailGoesFirst, steering } from "./outcome.ts";
 import { maxIterations } from "./run.ts";
 import type { Take } from "./store.ts";
-import type { Frame } from "./transcript.ts";
+import type { Frame } from "./frame.ts";
 import { turn } from "./turn.ts";
 
 /** Runs a frame to its end. The run's own loop ends with its slice, so of that this never returns. */

@@ -9,7 +9,7 @@ import type { Registry } from "./registry.ts";
 import { type Ending, type FinishReason, maxIterations, type Settings, type ToolChoice } from "./run.ts";
 import type { Take } from "./store.ts";
 import type { AgenticContext, Menu } from "./tool.ts";
-import type { CallState, Frame } from "./transcript.ts";
+import type { CallState, Frame } from "./frame.ts";
 
 /** One loop: the run's own, or one that an agentic function opened. */
 export interface Loop {

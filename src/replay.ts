@@ -16,7 +16,7 @@ import type { UserBlock } from "./message.ts";
 import { withPossibleChoice } from "./offer.ts";
 import type { Loop } from "./outcome.ts";
 import type { AgenticContext, ExecOptions } from "./tool.ts";
-import type { CallState } from "./transcript.ts";
+import type { CallState } from "./frame.ts";
 
 type Content = string | UserBlock[];
 

@@ -5,88 +5,10 @@
  * T1. Only entries that the store answered are applied, in order; so a transcript is always a true beginning of its incarnation's log.
  * T2. Results are put into `messages` in source order once the last of them is there; before that no model call can happen (DESIGN rule 9).
  */
-import {
-  type Answer,
-  type Bodies,
-  callPath,
-  decode,
-  type Entry,
-  type EntryOf,
-  frameOf,
-  publicId,
-  type Returned,
-  root,
-} from "./entry.ts";
+import { type Bodies, callPath, decode, type Entry, type EntryOf, frameOf, publicId, root } from "./entry.ts";
 import { idempotencyKey, signature } from "./fingerprint.ts";
-import {
-  type AssistantMessage,
-  callsOf,
-  type Message,
-  textOf,
-  type ToolCall,
-  type ToolMessage,
-  type UserMessage,
-} from "./message.ts";
-
-export interface CallState {
-  path: string;
-  call: ToolCall;
-  /** begun: a commit permitted it to run. */
-  state: "pending" | "waiting" | "begun" | "done";
-  wait?: Bodies["wait"];
-  answer?: Answer;
-  /** Its idempotency key, from when it begins. */
-  key?: string;
-  /** The effect that it has, by the tool's own key. */
-  effect?: string;
-  /** When it began, nobody knew whether its effect had been had before. */
-  doubtful?: boolean;
-  result?: Bodies["result"];
-}
-
-/** What is known of an effect. `key`: the idempotency key it went under. */
-export interface Remembered {
-  args: string;
-  key: string;
-  state: "begun" | "done" | "failed" | "unknown";
-  result?: Pick<Bodies["result"], "content">;
-}
-
-export interface Frame {
-  path: string;
-  /** The present turn; 0 before the first. */
-  turn: number;
-  /** What the model said in the present turn. */
-  message?: AssistantMessage;
-  calls: CallState[];
-  /** Failed model calls of the present turn, and when the next may be made. */
-  retries: number;
-  retryAt: number;
-  /** A tool has run since the frame began: a forced choice holds no longer. */
-  released: boolean;
-  /** Errors in a row of calls with the same tool and arguments. */
-  failures: Map<string, { text: string; times: number }>;
-  /** All that was said: for the root in all runs of the thread. What the model gets of it: `contextOf` (`compaction.ts`). */
-  messages: Message[];
-  /** Stands for the messages before the index `from`. */
-  summary?: { message: UserMessage; from: number };
-  /** Tokens of the last model call; 0 after a summary. */
-  used: number;
-  /** The vendor has refused the context as too long. */
-  overflowed: boolean;
-  /** A summary was tried since the model last said something. */
-  compacted: boolean;
-  /** Tools that it has found or called, in that order: what `messages` show of deferred ones holds as long as they do. */
-  loaded: Set<string>;
-  /** The last text that the model said in this frame and run. */
-  text: string;
-  /** The message that opened the frame, or the last of those: what the run is to end with is said there. */
-  prompt?: string;
-  /** The model was asked once more for what the run is to end with. */
-  reasked: boolean;
-  returned?: Returned;
-  fingerprint?: string;
-}
+import { type CallState, type Frame, type Kept, newFrame, type Remembered } from "./frame.ts";
+import { type AssistantMessage, callsOf, textOf, type ToolMessage, type UserMessage } from "./message.ts";
 
 export class Transcript {
   /** How many entries of the log are in it, and how many characters they have. */
@@ -141,26 +63,8 @@ export class Transcript {
     return outer;
   }
 
-  #open(path: string, { messages, summary, used, loaded }: Kept = fresh()): Frame {
-    const frame: Frame = {
-      path,
-      turn: 0,
-      calls: [],
-      retries: 0,
-      retryAt: 0,
-      released: false,
-      failures: new Map(),
-      reasked: false,
-      messages,
-      summary,
-      used,
-      overflowed: false,
-      compacted: false,
-      loaded,
-      text: "",
-    };
-    this.#frames.set(path, frame);
-    return frame;
+  #open(path: string, kept?: Kept): void {
+    this.#frames.set(path, newFrame(path, kept));
   }
 
   #apply(entry: Entry): void {
@@ -188,7 +92,7 @@ export class Transcript {
         return;
       }
       case "enter":
-        this.#open(path).fingerprint = entry.body.fingerprint;
+        this.#frames.set(path, { ...newFrame(path), fingerprint: entry.body.fingerprint });
         return;
       case "turn": {
         const frame = this.#frames.get(path);
@@ -300,13 +204,6 @@ export class Transcript {
       for (const done of frame.calls) frame.messages.push(toolMessage(run, done));
     }
   }
-}
-
-/** What outlives a run. */
-type Kept = Pick<Frame, "messages" | "summary" | "used" | "loaded">;
-
-function fresh(): Kept {
-  return { messages: [], used: 0, loaded: new Set() };
 }
 
 export function toolMessage(run: string, { path, result }: CallState): ToolMessage {

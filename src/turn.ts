@@ -13,7 +13,7 @@ import { choiceOf, conclude, fail, finish, type Loop, mailGoesFirst, merge, unan
 import { type AssistantMessage, callsOf, type Message, type UserMessage } from "./message.ts";
 import { type Model, ModelError, type ModelReply, type ModelRequest } from "./model.ts";
 import { ask } from "./patience.ts";
-import type { CallState, Frame } from "./transcript.ts";
+import type { CallState, Frame } from "./frame.ts";
 import { schemaOf } from "./validate.ts";
 
 /** Tries of one turn's model call after the first. */
