@@ -11,7 +11,6 @@ import { type Message, textOf, type Usage } from "./message.ts";
 import { type Model, ModelError, type ModelRequest } from "./model.ts";
 import type { Loop } from "./outcome.ts";
 import { ask } from "./patience.ts";
-import { ask } from "./patience.ts";
 import { clip } from "./render.ts";
 import type { Frame } from "./frame.ts";
 
