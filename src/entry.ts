@@ -8,7 +8,7 @@
  * Paths. The outermost loop is ".". Its turn 3's first call is "3.0". The loop that an agentic function opened there under the key
  * "facts" is "3.0/facts", that loop's calls are "3.0/facts/1.0". A call's identity is (run, path), never the vendor's id (rule 5).
  */
-import type { AssistantMessage, ToolMessage, UserMessage } from "./message.ts";
+import type { AssistantMessage, ToolCall, ToolMessage, UserMessage } from "./message.ts";
 import type { FinishReason, RunError, RunView, WaitFor, WaitingCall } from "./run.ts";
 import { FatalError } from "./errors.ts";
 
@@ -36,21 +36,34 @@ export interface Bodies {
   retry: { code: string; message: string; until: number };
   /** What the model gets of the frame begins anew; n is the turn, id the summary's. */
   compact: Compacted & { at: number };
-  /** A tool call is permitted to run; path is the call's. `key` is handed to the tool as idempotencyKey; `effect` has the tool's own key. */
-  call: { key: string; effect?: { id: string; args: string }; at: number };
+  /**
+   * A tool call is permitted to run; path is the call's. `key` is handed to the tool as idempotencyKey; `effect` has the tool's own key.
+   * `arguments`: those it runs with, if they are not the model's.
+   */
+  call: {
+    key: string;
+    effect?: { id: string; args: string };
+    arguments?: ToolCall["arguments"];
+    at: number;
+  };
   /** A call waits. */
   wait: { for: WaitFor; until: number; reason?: string };
   /** The answer to a waiting call. */
   answer: Answer;
   /**
-   * A call's result. `ran`: the tool's body did run, for this call or an earlier one with the same effect. `unknown`: nobody knows what became of its effect. `notRun`: the loop decided not to
-   * run it; such results are not the tool's failures. `loads`: deferred tools that requests show from now on.
+   * A call's result. `ran`: the tool's body did run, for this call or an earlier one with the same effect. `unknown`: nobody knows what
+   * became of its effect. `notRun`: the loop decided not to run it; such results are not the tool's failures. `loads`: deferred tools that
+   * requests show from now on. `terminate`: the loop may end after this batch. `reusable`: it also answers the same call later, whose result
+   * is then `reused`.
    */
   result: Omit<ToolMessage, "role" | "id" | "toolCallId"> & {
     ran?: boolean;
     unknown?: boolean;
     notRun?: "skipped" | "cancelled" | "stopped" | "refused";
     loads?: readonly string[];
+    terminate?: boolean;
+    reusable?: boolean;
+    reused?: boolean;
   };
   /** A nested loop opens; path is its frame. */
   enter: { fingerprint: string };

@@ -1,10 +1,10 @@
 /** Runs a tool's body once, within its time, and turns whatever becomes of it into a result. */
 import { ambient } from "./ambient.ts";
-import { publicId } from "./entry.ts";
+import { enclosure } from "./enclosure.ts";
+import { type Bodies, publicId } from "./entry.ts";
 import { messageOf } from "./errors.ts";
-import type { Bodies } from "./entry.ts";
 import type { Loop } from "./outcome.ts";
-import { render } from "./render.ts";
+import { clip, render } from "./render.ts";
 import type { AgenticContext, Tool } from "./tool.ts";
 import type { CallState } from "./frame.ts";
 
@@ -17,7 +17,10 @@ const notAgentic = () => {
 };
 const undeclared = { exec: notAgentic, step: notAgentic };
 
-/** Undefined: the slice was cut while it ran, so that its outcome is for the next slice to judge. */
+/** The most that watchers hear of one call. */
+const maxUpdates = 1_000, maxUpdateLength = 1_000;
+
+/** Undefined: the slice was cut while it ran, so that its outcome is for the next slice to judge; or what is around it is over. */
 export async function execute(
   it: Loop,
   call: CallState,
@@ -25,11 +28,16 @@ export async function execute(
   args: unknown,
 ): Promise<Result | undefined> {
   const { journal } = it, toolCallId = publicId(journal.run, call.path);
+  const timeoutMs = timeoutOf(tool, args), since = tool.agentic ? call.at! : journal.now();
+  const leftMs = timeoutMs === undefined ? Infinity : since + timeoutMs - journal.now();
+  if (leftMs <= 0) return timeout(tool, timeoutMs!);
+
   const given = new AbortController(), over = new AbortController();
   const abort = () => given.abort(journal.signal.reason);
   if (journal.signal.aborted) abort();
   else journal.signal.addEventListener("abort", abort, { signal: over.signal });
-
+  let updates = 0;
+  const inside = tool.agentic ? enclosure(journal, since + (timeoutMs ?? Infinity), over.signal) : undefined;
   const context: AgenticContext = {
     signal: given.signal,
     idempotencyKey: call.key!,
@@ -38,9 +46,10 @@ export async function execute(
     thread: journal.thread,
     fetch: journal.fetch,
     onUpdate: (text) => {
-      if (!over.signal.aborted) journal.show(call.path, { toolCallId, text: String(text) });
+      if (over.signal.aborted || ++updates > maxUpdates) return;
+      journal.show(call.path, { toolCallId, text: clip(String(text), maxUpdateLength) });
     },
-    ...(tool.agentic ? it.nested(call, it) : undeclared),
+    ...(inside ? it.nested(call, { ...it, journal: inside }) : undeclared),
   };
   // A tool may ignore its signal, so it is raced against it (CASES A05); what it does later changes nothing.
   const body = async () => {
@@ -49,26 +58,41 @@ export async function execute(
     const running = ambient.run(around, async () => await tool.execute(args, context));
     running.catch(() => {});
     const races: Promise<unknown>[] = [running, aborted(journal.signal, over.signal)];
-    if (tool.timeoutMs !== undefined) {
-      races.push(journal.sleep(tool.timeoutMs, over.signal).then(() => timedOut));
-    }
+    if (leftMs < Infinity) races.push(journal.sleep(leftMs, over.signal).then(() => timedOut));
     return await Promise.race(races);
   };
-  try {
-    const value = await (tool.agentic ? body() : journal.work(body));
-    if (value === timedOut) {
+  const outcome = async (): Promise<Result | undefined> => {
+    try {
+      const value = await (tool.agentic ? body() : journal.work(body));
+      if (journal.signal.aborted) return undefined;
+      if (value !== timedOut) return { ...render(value), ran: true };
       given.abort(new DOMException("The tool's time is over", "TimeoutError"));
-      return timeout(tool);
+      return timeout(tool, timeoutMs!);
+    } catch (error) {
+      return journal.signal.aborted ? undefined : { content: failure(tool, error), isError: true, ran: true };
+    } finally {
+      // With a reason: the default one is an exception with a stack.
+      over.abort(null);
     }
-    if (journal.cut) return undefined;
-    return { ...render(value), ran: true };
-  } catch (error) {
-    if (journal.cut) return undefined;
-    return { content: failure(tool, error), isError: true, ran: true };
-  } finally {
-    // With a reason: the default one is an exception with a stack.
-    over.abort(null);
+  };
+  const result = await outcome();
+  // Who watches hears of its progress before its end.
+  if (updates) await journal.work(() => journal.shown());
+  return result;
+}
+
+/** What it may take; undefined: as long as the slice. */
+function timeoutOf({ timeoutMs }: Tool, args: unknown): number | undefined {
+  if (typeof timeoutMs !== "object") return timeoutMs;
+  const { from, defaultMs, minMs = 1, maxMs } = timeoutMs;
+  let asked: unknown;
+  try {
+    asked = from(args);
+  } catch {
+    // Then they do not say.
   }
+  const ms = typeof asked === "number" && !Number.isNaN(asked) ? asked : defaultMs;
+  return Math.min(maxMs, Math.max(minMs, ms));
 }
 
 export const unknown: Result = {
@@ -100,8 +124,8 @@ export async function reconcile(
   }
 }
 
-function timeout(tool: Tool): Result {
-  const content = `Tool "${tool.name}" timed out after ${tool.timeoutMs! / 1000} s: what it did is unknown`;
+function timeout(tool: Tool, ms: number): Result {
+  const content = `Tool "${tool.name}" timed out after ${ms / 1000} s: what it did is unknown`;
   return { content, isError: true, ran: true, ...(tool.replay === "safe" ? {} : { unknown: true }) };
 }
 
@@ -110,7 +134,7 @@ function failure(tool: Tool, error: unknown): string {
   return isAbort ? `Tool "${tool.name}" was aborted: what it did is unverified` : messageOf(error);
 }
 
-function aborted(signal: AbortSignal, until: AbortSignal): Promise<void> {
+export function aborted(signal: AbortSignal, until: AbortSignal): Promise<void> {
   return new Promise((resolve) => {
     if (signal.aborted) resolve();
     signal.addEventListener("abort", () => resolve(), { signal: until });

@@ -17,8 +17,8 @@ export function idempotencyKey(run: string, path: string): string {
 }
 
 /** What a call does, whoever asked for it: its tool and arguments, whatever the order of keys. */
-export function signature(call: { name: string; arguments: unknown }): string {
-  return `${call.name} ${canonical(call.arguments)}`;
+export function signature(call: { name: string; arguments: unknown }, args = call.arguments): string {
+  return `${call.name} ${canonical(args)}`;
 }
 
 /** Short texts as they are; of long ones enough to tell them apart. */

@@ -9,8 +9,10 @@ export interface CallState {
   state: "pending" | "waiting" | "begun" | "done";
   wait?: Bodies["wait"];
   answer?: Answer;
-  /** Its idempotency key, from when it begins. */
+  /** From when it begins: its idempotency key, the moment, and the arguments if they are not the model's. */
   key?: string;
+  at?: number;
+  arguments?: ToolCall["arguments"];
   /** The effect that it has, by the tool's own key. */
   effect?: string;
   /** When it began, nobody knew whether its effect had been had before. */
@@ -36,7 +38,7 @@ export interface Frame {
   /** Failed model calls of the present turn, and when the next may be made. */
   retries: number;
   retryAt: number;
-  /** A tool has run since the frame began: a forced choice holds no longer. */
+  /** A call has run, or had its result from an earlier one, since the frame began: a forced choice holds no longer. */
   released: boolean;
   /** Errors in a row of calls with the same tool and arguments. */
   failures: Map<string, { text: string; times: number }>;

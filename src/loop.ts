@@ -40,7 +40,7 @@ async function begin({ journal, frame }: Loop): Promise<void> {
   }));
 }
 
-/** After a message that calls nothing: what it comes to, unless mail came. */
+/** After a message that calls nothing, or whose results end the loop: what it comes to, unless mail came. */
 async function follow(it: Loop, at: Frame): Promise<void> {
   await it.journal.commit(() => {
     if (!mailGoesFirst(it, at)) return { quiet: conclude(it, at) };

@@ -10,6 +10,7 @@ import { sqliteStore } from "./store/sqlite.ts";
 
 export { type Choices, type Chosen, defineChoice } from "./choice.ts";
 export { DecisionError } from "./decision.ts";
+export type { Before, HookedCall, HookedResult, Hooks } from "./hook.ts";
 export { FatalError, InputError, RetryableError, RunFailedError } from "./errors.ts";
 export {
   type AgenticContext,

@@ -1,8 +1,9 @@
 /** What a loop writes when something is over: a turn, a frame, the run, a call that nobody ran. Pure: each answers parts of a commit. */
 import { asksForMore, codeOf, type Fault, judge, missing, reminder } from "./decision.ts";
 import { callPath, publicId, root, turnPath } from "./entry.ts";
+import type { Hooks } from "./hook.ts";
 import type { Journal, Part, Step } from "./journal.ts";
-import { textOf } from "./message.ts";
+import { textOf, type ToolCall } from "./message.ts";
 import type { Models } from "./model.ts";
 import type { Patience } from "./patience.ts";
 import type { Registry } from "./registry.ts";
@@ -10,6 +11,9 @@ import { type Ending, type FinishReason, maxIterations, type Settings, type Tool
 import type { Take } from "./store.ts";
 import type { AgenticContext, Menu } from "./tool.ts";
 import type { CallState, Frame } from "./frame.ts";
+
+/** What a hook said of a call that has not begun: it may run, with these arguments if there are any; or why it does not. */
+export type Asked = { arguments?: ToolCall["arguments"] } | { refuse: string };
 
 /** One loop: the run's own, or one that an agentic function opened. */
 export interface Loop {
@@ -24,12 +28,16 @@ export interface Loop {
   patience: Patience;
   /** What a nested loop's own policy leaves of a menu. */
   narrow: Registry["narrow"];
+  hooks: Hooks;
+  /** What they said in this slice, by the call's path; one for all loops of the slice. */
+  asked: Map<string, Asked>;
   /** What an agentic function's body gets to open loops of its own. */
   nested(call: CallState, loop: Loop): Pick<AgenticContext, "exec" | "step">;
 }
 
-/** What comes once the last result of a message is there: the next turn, which takes steering, or the limit. */
+/** What comes once the last result of a message is there: the end if all ask for it, the next turn, which takes steering, or the limit. */
 export function nextTurn(it: Loop, at: Frame): Step {
+  if (terminates(at)) return mailGoesFirst(it, at) ? {} : { quiet: conclude(it, at) };
   if (at.turn >= maxIterations(it.settings)) return { change: limit(it, at) };
   return {
     change: boundary(it, at),
@@ -46,8 +54,17 @@ export function boundary({ journal, frame }: Loop, at: Frame): Part {
   };
 }
 
-/** What a message without calls comes to: the end of its loop, or, where an answer of a certain form is wanted, once more the question. */
+/** The results of a message's calls say that the loop ends with them. One that does not, an error for example, keeps it going. */
+function terminates({ calls }: Frame): boolean {
+  return calls.length > 0 && calls.every(({ result }) => result?.terminate);
+}
+
+/**
+ * What a message comes to after which nothing is left to do: the end of its loop, or, where an answer of a certain form is wanted, once more
+ * the question.
+ */
 export function conclude(it: Loop, at: Frame): Part {
+  if (terminates(at)) return finish(it, at, "terminated");
   const { settings } = it, reason = finishReason(at);
   if (reason === "refusal" || !asksForMore(settings)) return finish(it, at, reason);
   const judged = judge(settings, textOf(at.message!.content), reason === "length");

@@ -8,6 +8,7 @@ import type { Answer } from "./entry.ts";
 import { RunFailedError } from "./errors.ts";
 import type { Placed } from "./event.ts";
 import { canonical } from "./fingerprint.ts";
+import type { Hooks } from "./hook.ts";
 import { type Face, httpFace } from "./http/app.ts";
 import type { Tenants } from "./http/auth.ts";
 import { deliveries } from "./http/deliveries.ts";
@@ -23,7 +24,7 @@ import type { Store } from "./store.ts";
 import type { Environment, ExecOptions, Toolset } from "./tool.ts";
 import type { Accepted, Content, Key, StartOptions } from "./verbs.ts";
 
-export interface PawlOptions {
+export interface PawlOptions extends Hooks {
   /** From defineTool or agenticFunction, or as the seed gives them: `{spec, execute}`. */
   tools?: readonly unknown[];
   /** Parts of them that a run may ask for by name; "full" and "none" there always are. */

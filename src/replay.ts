@@ -9,6 +9,7 @@ import { resultOf, settingsOf, type Wanted } from "./asking.ts";
 import type { Asked } from "./decision.ts";
 import { publicId, type Returned } from "./entry.ts";
 import { ReplayError } from "./errors.ts";
+import { aborted } from "./execute.ts";
 import { canonical, fingerprintOf } from "./fingerprint.ts";
 import type { Journal } from "./journal.ts";
 import { loop } from "./loop.ts";
@@ -81,7 +82,11 @@ async function step<T>(journal: Journal, path: string, body: () => Promise<T> | 
   const known = journal.transcript.steps.get(path);
   if (known) return known.value as T;
   if (journal.spent) await stopHere(journal);
-  const value = await journal.work(async () => await body());
+  // A step that never ends may not keep the slice from ending.
+  const over = new AbortController(), givenUp = aborted(journal.signal, over.signal).then(() => over);
+  const value = await journal.work(() => Promise.race([(async () => await body())(), givenUp]))
+    .finally(() => over.abort(null));
+  if (value === over) return await stopHere(journal);
   const text = JSON.stringify(value);
   if (text && text.length > maxStepLength) {
     throw new ReplayError(

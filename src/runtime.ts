@@ -9,6 +9,7 @@ import { checkAsked } from "./decision.ts";
 import { digest, hex } from "./digest.ts";
 import { encode, type MailKind } from "./entry.ts";
 import { FatalError, InputError, LeaseLostError, messageOf, RetryableError } from "./errors.ts";
+import type { Hooks } from "./hook.ts";
 import { dueMs } from "./lease.ts";
 import type { Models } from "./model.ts";
 import { offerOf } from "./offer.ts";
@@ -24,7 +25,7 @@ import type { Tool, ToolSource, Using } from "./tool.ts";
 import type { Accepted, Content, Key, Verbs } from "./verbs.ts";
 import { watch } from "./watch.ts";
 
-export interface RuntimeOptions {
+export interface RuntimeOptions extends Hooks {
   store: Store;
   queue: Queue;
   models: Models;
@@ -72,6 +73,7 @@ export function createRuntime(options: RuntimeOptions): Runtime {
     clock,
     models,
     registry,
+    hooks: options,
     budget,
     leaseMs,
     compactTokens,

@@ -8,6 +8,7 @@ import { type Budget, Spending } from "./budget.ts";
 import type { Clock } from "./clock.ts";
 import { root } from "./entry.ts";
 import { LeaseLostError } from "./errors.ts";
+import type { Hooks } from "./hook.ts";
 import { holdLease } from "./lease.ts";
 import { loop } from "./loop.ts";
 import type { Model, Models } from "./model.ts";
@@ -28,6 +29,7 @@ export interface SliceOptions {
   clock: Clock;
   models: Models;
   registry: Registry;
+  hooks: Hooks;
   budget: Budget;
   leaseMs: number;
   compactTokens: number;
@@ -120,6 +122,8 @@ export async function slice(
         menu,
         compactTokens: it.compactTokens,
         patience: it.patience,
+        hooks: it.hooks,
+        asked: new Map(),
         narrow: it.registry.narrow.bind(it.registry),
         nested,
       });

@@ -18,7 +18,10 @@ export interface ToolContext {
   toolCallId: string;
   run: string;
   thread: string;
-  /** Tells watchers how it goes. Calls after the tool has settled are ignored. */
+  /**
+   * Tells watchers how it goes: at most 1,000 times in a call, 1,000 code points each, of which the head and the tail are kept. What comes
+   * after that, or after the tool has settled, is ignored.
+   */
   onUpdate(text: string): void;
   /** The platform's fetch, counted against the slice's subrequests. */
   fetch: typeof fetch;
@@ -64,6 +67,16 @@ export interface Wait {
 /** The settings of a deployment. They are handed in, never read from the process. */
 export type Environment = { readonly [name: string]: string | undefined };
 
+/** A time that the model may ask for. What is below or above the bounds becomes the bound; what is no number, the default. */
+export interface AskedTimeout {
+  /** The ms that these arguments ask for; undefined if they do not say. */
+  from(args: any): number | undefined;
+  defaultMs: number;
+  /** Default 1. */
+  minMs?: number;
+  maxMs: number;
+}
+
 /** What became of a call that was cut off. */
 export type Reconciled = { is: "done"; result: unknown } | { is: "not_done" } | { is: "unknown" };
 
@@ -87,7 +100,18 @@ export interface Tool {
   key?(args: any): string;
   /** Neighbouring calls of parallel tools may overlap. */
   parallel?: boolean;
-  timeoutMs?: number;
+  /**
+   * How long a call may take; then its signal aborts and the model gets an error. Absent: as long as the slice. For an agentic function it
+   * counts from the call's first beginning, across slices, crashes and waits, and what its body opened ends with it.
+   */
+  timeoutMs?: number | AskedTimeout;
+  /** The most code points of text in a result, 1 to 100,000; of longer ones the head and the tail are kept. Default 30,000. */
+  maxResultLength?: number;
+  /**
+   * A successful result also answers later calls in the thread with the same arguments, in whatever order of keys: for ever, or for so
+   * long. Not where the call waits first.
+   */
+  cache?: boolean | { ttlMs: number };
   /** Durable waiting before the call runs: the run holds no function meanwhile. Undefined: no wait. */
   wait?(args: any, now: number): Wait | undefined;
   /** Asked once, when the deployment starts. If it does not say true, or throws, there is no such tool. */
@@ -149,15 +173,31 @@ export interface Menu {
 
 /** A result that says more than text. Any other value that a tool returns is text or becomes JSON. */
 export class ToolOutput {
-  constructor(readonly content: string | UserBlock[], readonly isError = false) {}
+  readonly isError: boolean;
+  /**
+   * The loop ends after this batch of calls, if all its results say so: the run, or the nested one in which the call was made, with
+   * finish_reason "terminated" and what the model said last. Mail that waits goes first.
+   */
+  readonly terminate: boolean;
+  constructor(
+    readonly content: string | UserBlock[],
+    is: boolean | { isError?: boolean; terminate?: boolean } = false,
+  ) {
+    const { isError = false, terminate = false } = typeof is === "boolean" ? { isError: is } : is;
+    this.isError = isError;
+    this.terminate = terminate;
+  }
 }
 
 type Input<P> = P extends z.ZodType ? z.output<P> : { [key: string]: any };
 
+type Timeout<P> = number | (Omit<AskedTimeout, "from"> & { from(args: Input<P>): number | undefined });
+
 /** Defines a tool; `execute` receives what its zod schema puts out. */
 export function defineTool<const P extends Parameters>(
-  tool: Omit<Tool, "parameters" | "execute" | "agentic" | "wait" | "key" | "reconcile"> & {
+  tool: Omit<Tool, "parameters" | "execute" | "agentic" | "wait" | "key" | "reconcile" | "timeoutMs"> & {
     parameters: P;
+    timeoutMs?: Timeout<P>;
     key?(args: Input<P>): string;
     wait?(args: Input<P>, now: number): Wait | undefined;
     reconcile?(idempotencyKey: string, args: Input<P>): Reconciled | Promise<Reconciled>;
@@ -169,10 +209,16 @@ export function defineTool<const P extends Parameters>(
 
 /** Defines a tool whose body may itself call models: its progress survives slices and crashes by replay (DESIGN §3). */
 export function agenticFunction<const P extends Parameters>(
-  tool: Omit<Tool, "parameters" | "execute" | "agentic" | "wait" | "replay" | "key" | "reconcile"> & {
-    parameters: P;
-    execute(args: Input<P>, context: AgenticContext): unknown;
-  },
+  tool:
+    & Omit<
+      Tool,
+      "parameters" | "execute" | "agentic" | "wait" | "replay" | "key" | "reconcile" | "timeoutMs"
+    >
+    & {
+      parameters: P;
+      timeoutMs?: Timeout<P>;
+      execute(args: Input<P>, context: AgenticContext): unknown;
+    },
 ): Tool {
   return { ...tool, agentic: true, replay: "safe" } as unknown as Tool;
 }

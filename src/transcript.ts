@@ -22,6 +22,8 @@ export class Transcript {
   readonly unknown: Map<string, string> = new Map();
   /** Effects that tools have keys for; kept across runs. */
   readonly effects: Map<string, Remembered> = new Map();
+  /** The last result of each call that may answer the same call again, by what it did; kept across runs. */
+  readonly reusable: Map<string, Bodies["result"]> = new Map();
   readonly #frames = new Map<string, Frame>();
   readonly #calls = new Map<string, CallState>();
 
@@ -140,8 +142,8 @@ export class Transcript {
       case "call": {
         const call = this.#calls.get(path);
         if (!call) return;
-        const { key, effect } = entry.body;
-        Object.assign(call, { state: "begun", key, effect: effect?.id });
+        const { key, effect, arguments: given, at } = entry.body;
+        Object.assign(call, { state: "begun", key, effect: effect?.id, arguments: given, at });
         if (!effect) return;
         call.doubtful = this.effects.get(effect.id)?.state === "unknown";
         this.effects.set(effect.id, { args: effect.args, key, state: "begun" });
@@ -181,7 +183,8 @@ export class Transcript {
     if (!call || !frame || call.state === "done") return;
     call.state = "done";
     call.result = body;
-    if (body.ran) frame.released = true;
+    if (body.ran || body.reused) frame.released = true;
+    if (body.reusable) this.reusable.set(signature(call.call, call.arguments), body);
     // Also a call that was wrong: the next request shows how it is right.
     if (!body.notRun) { for (const name of [...body.loads ?? [], call.call.name]) frame.loaded.add(name); }
 

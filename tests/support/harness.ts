@@ -2,6 +2,7 @@
 import type { Budget } from "../../src/budget.ts";
 import type { Placed } from "../../src/event.ts";
 import type { Model, Models } from "../../src/model.ts";
+import type { Hooks } from "../../src/hook.ts";
 import type { Delivery, Queue } from "../../src/queue.ts";
 import { Registry, type RegistryOptions } from "../../src/registry.ts";
 import type { Settings } from "../../src/run.ts";
@@ -13,7 +14,7 @@ import type { Content, RunView, StartOptions } from "../../src/verbs.ts";
 import { type Said, type ScriptedModel, scriptedModel } from "./scripted_model.ts";
 import { VirtualTime } from "./virtual_time.ts";
 
-export interface HarnessOptions extends RegistryOptions {
+export interface HarnessOptions extends RegistryOptions, Hooks {
   tools?: unknown[];
   budget?: Partial<Budget>;
   time?: VirtualTime;
@@ -57,6 +58,8 @@ export function harness(
     queue,
     models: only(model),
     registry: new Registry(options.tools ?? [], options),
+    beforeToolCall: options.beforeToolCall,
+    afterToolCall: options.afterToolCall,
     clock: time,
     budget: options.budget,
     leaseMs: options.leaseMs,
