@@ -90,45 +90,31 @@ Deno.test("A05 a tool that ignores its signal cannot keep its run, and what it d
   assert.equal((await it.service.request("GET", `/runs/${id}`)).json.status, "cancelled");
 });
 
-Deno.test("A08 steering lets the call that runs end and skips those that have not begun", async () => {
-  await using it = await scene(
-    "openai",
-    ({ last }, n) => n === 1 ? calls(["work"], ["look"]) : `Heard ${last}`,
-  );
-  const hold = it.effects.hold("work");
-  const { id } = await it.service.start({ content: "Go" });
-  await until(() => it.effects.effects.length === 1);
-  await it.service.request("POST", `/runs/${id}/steering`, { content: "stop" });
-  hold.release();
-  assert.equal((await it.service.ended(id)).text, "Heard stop");
-  assert.deepEqual(told(it.model.requests[1]!), [
-    "user",
-    "assistant",
-    "ok: work done",
-    "failed: Error: Skipped due to queued user message",
-    "user",
-  ]);
-});
-
-Deno.test("A08 steering that may wait lets the whole batch run", async () => {
-  await using it = await scene(
-    "anthropic",
-    ({ last }, n) => n === 1 ? calls(["work"], ["look"]) : `Heard ${last}`,
-  );
-  const hold = it.effects.hold("work");
-  const { id } = await it.service.start({ content: "Go", steering: "after_batch" });
-  await until(() => it.effects.effects.length === 1);
-  await it.service.request("POST", `/runs/${id}/steering`, { content: "stop" });
-  hold.release();
-  assert.equal((await it.service.ended(id)).text, "Heard stop");
-  assert.deepEqual(told(it.model.requests[1]!), [
-    "user",
-    "assistant",
-    "ok: work done",
-    "ok: look done",
-    "user",
-  ]);
-});
+for (
+  const [steering, wire, what, second] of [
+    [
+      undefined,
+      "openai",
+      "lets the call that runs end and skips those that have not begun",
+      "failed: Error: Skipped due to queued user message",
+    ],
+    ["after_batch", "anthropic", "that may wait lets the whole batch run", "ok: look done"],
+  ] as const
+) {
+  Deno.test(`A08 steering ${what}`, async () => {
+    await using it = await scene(
+      wire,
+      ({ last }, n) => n === 1 ? calls(["work"], ["look"]) : `Heard ${last}`,
+    );
+    const hold = it.effects.hold("work");
+    const { id } = await it.service.start({ content: "Go", steering });
+    await until(() => it.effects.effects.length === 1);
+    await it.service.request("POST", `/runs/${id}/steering`, { content: "stop" });
+    hold.release();
+    assert.equal((await it.service.ended(id)).text, "Heard stop");
+    assert.deepEqual(told(it.model.requests[1]!), ["user", "assistant", "ok: work done", second, "user"]);
+  });
+}
 
 for (const wire of ["openai-chat", "openai", "anthropic"] as const) {
   Deno.test(`A10 two calls with one id both run once, and have two ids ever after (${wire})`, async () => {
