@@ -52,8 +52,11 @@ export interface Model {
    * ModelError, and nothing of it is executed.
    */
   reply(request: ModelRequest, options: ModelOptions): Promise<ModelReply>;
-  /** Whether the vendor itself can hold answers to this JSON Schema. Where not, the prompt asks for it; the loop checks in either case. */
-  formats?(schema: { [key: string]: Json }): boolean;
+  /**
+   * Whether the vendor itself can hold answers to this JSON Schema, in a request with these tools. Where not, the prompt asks for it; the
+   * loop checks in either case.
+   */
+  formats?(schema: { [key: string]: Json }, tools: readonly ToolSpec[]): boolean;
 }
 
 /** Where models come from. */

@@ -74,16 +74,17 @@ export async function turn(it: Loop, at: Frame): Promise<void> {
 
 function request({ menu, settings }: Loop, at: Frame, model: Model): ModelRequest {
   const { responseFormat } = settings, format = responseFormat && schemaOf(responseFormat);
-  const native = format !== undefined && model.formats?.(format);
+  const tools = offered(menu, at.loaded).map(({ name, description, parameters }) => ({
+    name,
+    description,
+    parameters: schemaOf(parameters),
+  }));
+  const native = format !== undefined && model.formats?.(format, tools);
   return {
     system: settings.system,
     messages: native || !asksForMore(settings) ? contextOf(at) : instructed(at, instruction(settings)),
     ...(native ? { responseFormat: format } : {}),
-    tools: offered(menu, at.loaded).map((tool) => ({
-      name: tool.name,
-      description: tool.description,
-      parameters: schemaOf(tool.parameters),
-    })),
+    tools,
     toolChoice: choiceOf(settings, at),
     parallelToolCalls: settings.parallelToolCalls,
   };
