@@ -24,10 +24,16 @@ export function received(name: string, text: string, opaque?: string): Omit<Tool
   return { ...call, arguments: parsed, ...(JSON.stringify(parsed) === text ? {} : { raw: text }) };
 }
 
+/** The same from a wire whose arguments are no text but an object; `args` may hold what `spelled` kept. */
+export function receivedObject(name: string, args: unknown, opaque?: string): Omit<ToolCall, "id"> {
+  if (nestsWithin(args, deepest)) return received(name, args == null ? "" : JSON.stringify(args), opaque);
+  return { ...received(name, "", opaque), invalid: `nested deeper than ${deepest} levels` };
+}
+
 /** As deep as a request may nest: what is deeper could be read, but overflows the stack of whoever writes or walks it (CASES H07). */
 const deepest = 100;
 
-function nestsWithin(value: unknown, levels: number): boolean {
+export function nestsWithin(value: unknown, levels: number): boolean {
   return typeof value !== "object" || value === null ||
     (levels > 0 && Object.values(value).every((held) => nestsWithin(held, levels - 1)));
 }
@@ -54,9 +60,14 @@ export function argumentsObject(call: ToolCall): { [key: string]: unknown } {
 // Both are in V8 for years, but not yet in TypeScript's library.
 const { rawJSON } = JSON as unknown as { rawJSON?: (text: string) => Json };
 
-function keepSpelling(_key: string, value: unknown, context?: { source?: string }): unknown {
+function keepSpelling(key: string, value: unknown, context?: { source?: string }): unknown {
   if (typeof value === "string") return wellFormed(value);
   if (typeof value === "object" && value !== null) return withKeysWellFormed(value);
+  return spelled(key, value, context);
+}
+
+/** For `JSON.parse`: numbers that JavaScript cannot hold stay as they are spelled, for `JSON.stringify` to write. */
+export function spelled(_key: string, value: unknown, context?: { source?: string }): unknown {
   const source = context?.source;
   return typeof value === "number" && source && String(value) !== source && rawJSON ? rawJSON(source) : value;
 }

@@ -57,26 +57,52 @@ function textOf(thrown: unknown): string {
   return [...texts].join(": ");
 }
 
-/** The vendor's own words for an error: type and code, wherever the body holds them. */
+/** The vendor's own words for an error: type, code, status and reasons, wherever the body holds them. */
 function wordsOf(body: unknown): string[] {
   const outer = (body ?? {}) as Record<string, unknown>;
   const inner = (outer.error ?? {}) as Record<string, unknown>;
-  return [inner.code, inner.type, outer.code, outer.type]
+  const reasons = detailsOf(body).map(({ reason }) => reason);
+  return [inner.code, inner.type, outer.code, outer.type, inner.status, outer.status, ...reasons]
     .filter((word) => typeof word === "string" || typeof word === "number").map(String);
+}
+
+/** What Google says of an error besides: https://cloud.google.com/apis/design/errors#error_details */
+interface Detail {
+  reason?: unknown;
+  violations?: { quotaId?: unknown }[];
+}
+
+function detailsOf(body: unknown): Detail[] {
+  const { details, error } = (body ?? {}) as { details?: unknown; error?: { details?: unknown } };
+  const given = details ?? error?.details;
+  return Array.isArray(given) ? given.filter((detail) => typeof detail === "object" && detail !== null) : [];
+}
+
+/** A quota that is not filled up again within the hour: one of the day, or one of nothing. */
+function spent(body: unknown, message: string): boolean {
+  return detailsOf(body).some(({ violations }) =>
+    Array.isArray(violations) && violations.some((violation) => /PerDay/.test(String(violation?.quotaId)))
+  ) || /quota exceeded.*\blimit: 0\b|credits are depleted/is.test(message);
 }
 
 /**
  * Only words that a vendor documents are matched, and texts only where there is no word: "token" or "context" alone would send
  * "invalid token context" of a 401 down the way of compaction (CASES E06).
- * https://platform.openai.com/docs/guides/error-codes, https://platform.claude.com/docs/en/api/errors
+ * https://platform.openai.com/docs/guides/error-codes, https://platform.claude.com/docs/en/api/errors,
+ * https://ai.google.dev/gemini-api/docs/troubleshooting
  */
 function codeOf(status: number | undefined, error: unknown, message: string): ModelErrorCode {
   const words = wordsOf(error);
   const said = (...known: string[]) => words.some((word) => known.includes(word));
   // Days, not seconds: a quota looks like a rate limit but is not worth waiting for (CASES E04).
-  if (said("insufficient_quota", "billing_hard_limit_reached", "billing_not_active", "billing_error")) {
+  if (
+    said("insufficient_quota", "billing_hard_limit_reached", "billing_not_active", "billing_error") ||
+    said("BILLING_DISABLED") || (said("RESOURCE_EXHAUSTED") && spent(error, message))
+  ) {
     return "quota";
   }
+  // Comes with status 400.
+  if (said("API_KEY_INVALID")) return "auth";
   if (said("content_policy_violation", "content_filter")) return "content_policy";
   if (said("context_length_exceeded", "request_too_large", "exceed_context_size_error")) {
     return "context_overflow";
@@ -96,7 +122,7 @@ function codeOf(status: number | undefined, error: unknown, message: string): Mo
   if (status === 413) return "context_overflow";
   if (status === 429) return "rate_limit";
   if (status === 503 || status === 529) return "overloaded";
-  if (status === 408 || status === 409 || status >= 500) return "server";
+  if (status === 408 || status === 409 || status === 499 || status >= 500) return "server";
   return refusedFor(message);
 }
 
@@ -118,10 +144,23 @@ const tooLong = new RegExp(
 
 /** Errors inside a stream have no status of their own (CASES B11, B12). */
 const wordsInStream: [ModelErrorCode, string[]][] = [
-  ["overloaded", ["overloaded_error", "server_is_overloaded", "slow_down"]],
-  ["rate_limit", ["rate_limit_error", "rate_limit_exceeded"]],
-  ["auth", ["authentication_error", "permission_error", "invalid_api_key"]],
-  ["bad_request", ["invalid_request_error", "not_found_error", "invalid_prompt"]],
+  ["overloaded", ["overloaded_error", "server_is_overloaded", "slow_down", "UNAVAILABLE"]],
+  ["rate_limit", ["rate_limit_error", "rate_limit_exceeded", "RESOURCE_EXHAUSTED"]],
+  ["auth", [
+    "authentication_error",
+    "permission_error",
+    "invalid_api_key",
+    "UNAUTHENTICATED",
+    "PERMISSION_DENIED",
+  ]],
+  ["bad_request", [
+    "invalid_request_error",
+    "not_found_error",
+    "invalid_prompt",
+    "INVALID_ARGUMENT",
+    "FAILED_PRECONDITION",
+    "NOT_FOUND",
+  ]],
   ["server", ["api_error", "server_error", "timeout_error"]],
 ];
 

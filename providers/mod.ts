@@ -5,14 +5,16 @@ import { InputError } from "../src/errors.ts";
 import type { Model, Models } from "../src/model.ts";
 import { anthropic } from "./anthropic.ts";
 import { demo } from "./demo.ts";
+import { gemini } from "./gemini.ts";
 import { openai } from "./openai.ts";
 import { openaiChat } from "./openai_chat.ts";
 
-export { anthropic, demo, openai, openaiChat };
+export { anthropic, demo, gemini, openai, openaiChat };
 
 /** Where only a key is set: small enough to pay for mistakes, good enough at calling tools. */
 const openaiDefault = "gpt-5.4-mini" satisfies OpenAI.ChatModel;
 const anthropicDefault = "claude-haiku-4-5" satisfies Anthropic.Model;
+const geminiDefault = "gemini-3.8-flash";
 
 interface Vendor {
   make(name: string, options: { apiKey: string; baseURL?: string }): Model;
@@ -31,6 +33,7 @@ const vendors: Record<string, Vendor> = {
     baseURL: "ANTHROPIC_BASE_URL",
     default: anthropicDefault,
   },
+  "gemini": { make: gemini, key: "GEMINI_API_KEY", baseURL: "GEMINI_BASE_URL", default: geminiDefault },
   "openai-chat": { make: openaiChat, key: "OPENAI_API_KEY", baseURL: "OPENAI_BASE_URL" },
 };
 

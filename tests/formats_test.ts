@@ -1,9 +1,10 @@
 /** Answers of a given form, on each vendor's wire. */
 import assert from "node:assert/strict";
 import { anthropic } from "../providers/anthropic.ts";
+import { gemini } from "../providers/gemini.ts";
 import { strict } from "../providers/format.ts";
 import type { Json } from "../src/message.ts";
-import { asking, replyTo } from "./contract/model.ts";
+import { add, asking, replyTo } from "./contract/model.ts";
 import { dialect, dialects } from "./support/dialect.ts";
 
 type Schema = { [key: string]: Json };
@@ -40,6 +41,10 @@ Deno.test("each wire says it in its own way, strict where the schema is closed, 
       "openai": ["text", { format: { type: "json_schema", ...format } }],
       "openai-chat": ["response_format", { type: "json_schema", json_schema: format }],
       "anthropic": ["output_config", { format: { type: "json_schema", schema: responseFormat } }],
+      "gemini": ["generationConfig", {
+        responseMimeType: "application/json",
+        responseJsonSchema: responseFormat,
+      }],
     } as const;
     for (const each of dialects) {
       // What is open is said to Anthropic's models in words.
@@ -51,17 +56,17 @@ Deno.test("each wire says it in its own way, strict where the schema is closed, 
       assert.equal(body.tools.length, 1);
       assert.deepEqual(reply.content, [{ type: "text", text: '{"seats": 2}' }]);
       const { body: plain } = await replyTo(each, answer);
-      assert.ok(!(field in plain), "and nothing where no form is asked for");
+      assert.deepEqual(plain[field] ?? {}, {}, "and nothing where no form is asked for");
     }
   }
 });
 
 Deno.test("who holds a model to a schema: OpenAI to any, Anthropic's newer models to a closed one", () => {
   for (const wire of ["openai", "openai-chat"] as const) {
-    for (const schema of [closed, open]) assert.equal(dialect(wire).model("").formats!(schema), true);
+    for (const schema of [closed, open]) assert.equal(dialect(wire).model("").formats!(schema, []), true);
   }
   const formats = (model: string, schema: Schema) =>
-    anthropic(`anthropic/${model}`, { apiKey: "k" }).formats!(schema);
+    anthropic(`anthropic/${model}`, { apiKey: "k" }).formats!(schema, []);
   for (
     const model of ["claude-sonnet-4-5", "claude-opus-4-1-20250805", "claude-haiku-4-5", "claude-opus-5"]
   ) {
@@ -69,6 +74,17 @@ Deno.test("who holds a model to a schema: OpenAI to any, Anthropic's newer model
   }
   for (const model of ["claude-3-5-haiku-latest", "claude-opus-4-20250514", "claude-sonnet-4-0", "other"]) {
     assert.equal(formats(model, closed), false, model);
+  }
+});
+
+Deno.test("who holds a model to a schema: Gemini's older models only where they are shown no tools", () => {
+  const formats = (model: string, tools: typeof add[]) =>
+    gemini(`gemini/${model}`, { apiKey: "k" }).formats!(open, tools);
+  for (const model of ["gemini-3.8-flash", "gemini-4-argon", "gemini-flash-latest"]) {
+    assert.deepEqual([formats(model, []), formats(model, [add])], [true, true], model);
+  }
+  for (const model of ["gemini-2.5-pro", "models/gemini-2.0-flash", "gemini-1.5-flash-8b"]) {
+    assert.deepEqual([formats(model, []), formats(model, [add])], [true, false], model);
   }
 });
 

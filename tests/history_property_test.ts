@@ -25,7 +25,7 @@ function turn(): fc.Arbitrary<(n: number) => Message[]> {
   });
   const block = fc.oneof(
     words.map(text),
-    fc.constantFrom("anthropic", "openai", "openai-chat").map((vendor) => ({ thinking: vendor })),
+    fc.constantFrom("anthropic", "openai", "openai-chat", "gemini").map((vendor) => ({ thinking: vendor })),
     ownCall,
   );
   return fc.record({
@@ -40,7 +40,8 @@ function turn(): fc.Arbitrary<(n: number) => Message[]> {
       if ("type" in block) return block;
       if ("thinking" in block) return thinking(block.thinking);
       const id = `run-${n}-${index++}`;
-      const opaque = block.opaque && vendor === "openai" ? { opaque: `{"id":"fc_${id}"}` } : {};
+      const own = { openai: `{"id":"fc_${id}"}`, gemini: '{"thoughtSignature":"c2ln"}' } as const;
+      const opaque = block.opaque && vendor in own ? { opaque: own[vendor as keyof typeof own] } : {};
       const invalid = block.sent.raw === "{" ? { invalid: "not JSON" } : {};
       const args: ToolCall["arguments"] = block.sent.raw?.includes("ude00") ? { a: "\uDE00" } : {};
       return { ...call(id, { name: block.name, arguments: args }), ...block.sent, ...invalid, ...opaque };
@@ -67,6 +68,8 @@ function turn(): fc.Arbitrary<(n: number) => Message[]> {
 function thinking(vendor: string): AssistantBlock {
   const opaque = vendor === "anthropic"
     ? { type: "thinking", thinking: "hm", signature: "s" }
+    : vendor === "gemini"
+    ? { thoughtSignature: "c2ln" }
     : { type: "reasoning", id: "rs_1", summary: [], encrypted_content: "e" };
   return {
     type: "thinking",

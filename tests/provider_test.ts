@@ -25,7 +25,7 @@ for (const each of dialects) {
       mock.on({ predicate: results(1) }, { toolCalls: [call(2), call(3)] });
       mock.on({ predicate: results(3) }, { content: "All added." });
 
-      const model = each.model(each.wire === "anthropic" ? proxy.url : `${proxy.url}/v1`);
+      const model = each.model(each.wire.startsWith("openai") ? `${proxy.url}/v1` : proxy.url);
       const messages: Message[] = [user("add them")];
       const seen: unknown[] = [];
       for (let turn = 1; turn <= 3; turn++) {
@@ -154,20 +154,25 @@ Deno.test("a failed result is marked in each vendor's way", async () => {
       result("run-1-0", "boom", true),
     ];
     const { body } = await replyTo(each, { chunks: each.frames({ text: ["ok"] }) }, asking(history));
-    const sent = (body.messages ?? body.input).at(-1);
+    const sent = (body.messages ?? body.input ?? body.contents).at(-1);
     if (each.wire === "anthropic") assert.equal(sent.content[0].is_error, true);
-    else assert.equal(sent.content ?? sent.output, "Error: boom");
+    else if (each.wire === "gemini") {
+      assert.deepEqual(sent.parts[0].functionResponse.response, { error: "boom" });
+    } else assert.equal(sent.content ?? sent.output, "Error: boom");
   }
 });
 
 Deno.test("the environment names the model: PAWL_MODEL, else the first vendor with a key, else the demonstration", () => {
-  const key = { OPENAI_API_KEY: "k" }, other = { ANTHROPIC_API_KEY: "k" };
+  const key = { OPENAI_API_KEY: "k" }, other = { ANTHROPIC_API_KEY: "k" }, third = { GEMINI_API_KEY: "k" };
   assert.match(modelFromEnv({ ...key, ...other }).default, /^openai\/./);
-  assert.match(modelFromEnv(other).default, /^anthropic\/./);
+  assert.match(modelFromEnv({ ...other, ...third }).default, /^anthropic\/./);
+  assert.match(modelFromEnv(third).default, /^gemini\/./);
   assert.equal(modelFromEnv({ OPENAI_API_KEY: "" }).default, "demo/rules");
   assert.equal(modelFromEnv({ ...key, PAWL_MODEL: "anthropic/x" }).default, "anthropic/x");
-  const models = modelFromEnv({ ...key, ...other });
-  for (const name of ["openai/a", "openai-chat/a/b", "anthropic/a", "demo/rules", models.default]) {
+  const models = modelFromEnv({ ...key, ...other, ...third });
+  for (
+    const name of ["openai/a", "openai-chat/a/b", "anthropic/a", "gemini/a", "demo/rules", models.default]
+  ) {
     assert.equal(models.get(name).name, name);
   }
 });
@@ -177,6 +182,7 @@ Deno.test("a model without key, or of no vendor, is refused with what to set", (
     ["openai/a", /set OPENAI_API_KEY/],
     ["openai-chat/a", /set OPENAI_API_KEY/],
     ["anthropic/a", /set ANTHROPIC_API_KEY/],
+    ["gemini/a", /set GEMINI_API_KEY/],
     ["openai/", /openai\/…/],
     ["gpt-5", /openai\/…, anthropic\/…/],
     ["constructor/x", /PAWL_MODEL/],
@@ -198,6 +204,8 @@ Deno.test("base addresses come from the environment, and the key goes to them al
     OPENAI_BASE_URL: `${server.url}/v1`,
     ANTHROPIC_API_KEY: "k-a",
     ANTHROPIC_BASE_URL: server.url,
+    GEMINI_API_KEY: "k-g",
+    GEMINI_BASE_URL: `${server.url}/`,
   });
   for (const each of dialects) {
     server.play({ chunks: each.frames({ text: ["ok"] }) });
@@ -207,11 +215,12 @@ Deno.test("base addresses come from the environment, and the key goes to them al
   assert.deepEqual(
     server.requests.map((
       { path, headers },
-    ) => [path, headers.get("authorization")]),
+    ) => [path, headers.get("authorization") ?? headers.get("x-goog-api-key")]),
     [
       ["/v1/chat/completions", "Bearer k-o"],
       ["/v1/responses", "Bearer k-o"],
       ["/v1/messages", "Bearer k-a"],
+      ["/v1beta/models/m:streamGenerateContent", "k-g"],
     ],
   );
 });

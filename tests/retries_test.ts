@@ -286,7 +286,7 @@ Deno.test("a listener ends with the right text although the first attempt broke 
       // What was not seen in pieces comes as a whole.
       if (event.type === "message_end" && event.message.role === "assistant") {
         const { id, content } = event.message, pieces = shown.get(id);
-        assert.ok(pieces === "" || pieces === textOf(content), pieces);
+        assert.ok(pieces === "" || pieces === textOf(content), `${pieces}`);
         shown.set(id, textOf(content));
       }
       if (event.type === "message_update") {

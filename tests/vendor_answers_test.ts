@@ -53,7 +53,7 @@ for (const each of dialects) {
   });
 
   Deno.test(`${wire}: a message that is whole is taken although its stream stays open without an end (CASES B15)`, async () => {
-    const ends = { "openai-chat": [0, 1, 2], "openai": [0], "anthropic": [0, 1] }[wire];
+    const ends = { "openai-chat": [0, 1, 2], "openai": [0], "anthropic": [0, 1], "gemini": [0] }[wire];
     await Promise.all(ends.map(async (missing) => {
       await using server = byteServer();
       const all = frames(saving('{"a":1}')), { signal } = new AbortController();
@@ -72,7 +72,7 @@ for (const each of dialects) {
     for (const levels of [101, 100_000]) {
       const { reply } = await replyTo(each, { chunks: frames(saving(nested(levels))) });
       const [deep] = callsIn(reply);
-      assert.deepEqual([deep?.arguments, deep?.raw], [{}, nested(levels)]);
+      assert.deepEqual([deep?.arguments, deep?.raw], [{}, each.objects ? undefined : nested(levels)]);
       assert.match(deep!.invalid!, /deeper than 100/);
       const history = [user("hi"), stored(model, reply), result("run-1-0", "Invalid", true)];
       await replyTo(each, { chunks: frames({ text: ["ok"] }) }, asking(history));
@@ -84,7 +84,7 @@ for (const each of dialects) {
       const args =
         `{"${half}k": {"${half}": ["x${half}"]}, "n": 12345678901234567890, "whole": "\\uD83D\\uDE00"}`;
       const { reply } = await replyTo(each, { chunks: frames(saving(args)) });
-      assert.equal(callsIn(reply)[0]!.raw, args);
+      if (!each.objects) assert.equal(callsIn(reply)[0]!.raw, args);
       await using server = byteServer();
       server.play({ chunks: frames({ text: ["ok"] }) });
       const model = each.model(server.url), { signal } = new AbortController();

@@ -1,5 +1,6 @@
 /** What each vendor's adapter adds to the SDK it stands on: the same request, the same answer, read to its end by both. */
 import Anthropic from "@anthropic-ai/sdk";
+import { GoogleGenAI } from "@google/genai/web";
 import OpenAI from "openai";
 import type { Message } from "../../src/message.ts";
 import { asking, result, stored, user } from "../contract/model.ts";
@@ -21,6 +22,11 @@ const sdks: Record<string, (baseURL: string) => (body: any) => Promise<any>> = {
   "anthropic": (baseURL) => {
     const { messages } = new Anthropic({ apiKey: "none", baseURL, maxRetries: 0 });
     return (body) => messages.create(body);
+  },
+  "gemini": (baseUrl) => {
+    const { models } = new GoogleGenAI({ apiKey: "none", httpOptions: { baseUrl, apiVersion: "v1beta" } });
+    return ({ contents, generationConfig, ...more }) =>
+      models.generateContentStream({ model: "m", contents, config: { ...generationConfig, ...more } });
   },
 };
 const openai = (baseURL: string) => new OpenAI({ apiKey: "none", baseURL, maxRetries: 0 });

@@ -3,6 +3,7 @@ import { anthropic } from "../../providers/anthropic.ts";
 import { openai } from "../../providers/openai.ts";
 import { openaiChat } from "../../providers/openai_chat.ts";
 import type { Model } from "../../src/model.ts";
+import { geminiDialect } from "./gemini_dialect.ts";
 import type { Wire } from "./strict.ts";
 
 export interface Said {
@@ -27,6 +28,8 @@ export interface Dialect {
   choices: Record<"auto" | "required" | "none" | "named", unknown>;
   /** What says "no parallel calls" in a request with tool choice "auto". */
   single(body: any): unknown;
+  /** Arguments come whole and as objects: what is no JSON cannot come, and how they were spelled is not kept. */
+  objects?: true;
   /** The items of a request that give thinking back; absent: this wire has none. */
   thoughts?(body: any): unknown[];
 }
@@ -202,6 +205,7 @@ export const dialects: Dialect[] = [
         block.type === "thinking"
       ),
   },
+  geminiDialect,
 ];
 
 export function dialect(wire: Wire): Dialect {

@@ -61,7 +61,7 @@ export function modelServer(
     // An answer that never comes must not keep the server.
     return script(wire, await Promise.race([answer(asked, n), closing]));
   });
-  const vendor = wire === "anthropic" ? "ANTHROPIC" : "OPENAI";
+  const vendor = wire.startsWith("openai") ? "OPENAI" : wire.toUpperCase();
   return {
     wire,
     requests,
@@ -101,6 +101,8 @@ function askedOf(wire: Wire, { body, headers }: Recorded): Asked {
     ? ofResponses(body)
     : wire === "anthropic"
     ? ofAnthropic(body)
+    : wire === "gemini"
+    ? ofGemini(body)
     : ofChat(body);
   return {
     turns,
@@ -173,6 +175,23 @@ function ofAnthropic(body: any): Turn[] {
       calls: rest.filter((block: any) => block.type === "tool_use")
         .map(({ id, name, input }: any) => ({ id, name, args: input })),
     });
+  }
+  return turns;
+}
+
+function ofGemini(body: any): Turn[] {
+  const { systemInstruction: system } = body;
+  const turns: Turn[] = system ? [{ role: "system", text: textOf(system.parts), calls: [] }] : [];
+  for (const { role, parts } of body.contents) {
+    const calls = [];
+    for (const { functionResponse: answer, functionCall: call } of parts) {
+      if (call) calls.push(call);
+      if (!answer) continue;
+      const { output, error } = answer.response, isError = error !== undefined;
+      turns.push({ role: "tool", id: answer.id, text: isError ? error : output, isError, calls: [] });
+    }
+    const text = textOf(parts);
+    if (text || calls.length) turns.push({ role: role === "model" ? "assistant" : "user", text, calls });
   }
   return turns;
 }

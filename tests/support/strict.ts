@@ -4,13 +4,15 @@
  */
 import type { Recorded } from "./byte_server.ts";
 import { demand, Fault, formatTaken, jsonObject, nameTaken, Pairs, said } from "./demand.ts";
+import { gemini } from "./strict_gemini.ts";
 
-export type Wire = "openai" | "openai-chat" | "anthropic";
+export type Wire = "openai" | "openai-chat" | "anthropic" | "gemini";
 
 const faults: Record<Wire, (body: any) => void> = {
   "openai": responses,
   "openai-chat": chat,
   "anthropic": anthropic,
+  "gemini": gemini,
 };
 
 export function faultOf(wire: Wire, body: unknown): string | undefined {

@@ -1,5 +1,6 @@
 /** Transcripts in short, and what of one goes over each vendor's wire. */
 import { messagesBody } from "../../providers/anthropic.ts";
+import { geminiRequest } from "../../providers/gemini.ts";
 import { sendable } from "../../providers/history.ts";
 import { responsesBody } from "../../providers/openai.ts";
 import { chatBody } from "../../providers/openai_chat.ts";
@@ -12,8 +13,16 @@ export const bodies: Record<Wire, (model: string, request: ModelRequest) => unkn
   "openai": responsesBody,
   "openai-chat": chatBody,
   "anthropic": messagesBody,
+  "gemini": geminiBody,
 };
 export const wires = Object.keys(bodies) as Wire[];
+
+/** As the SDK takes a request apart. */
+function geminiBody(model: string, request: ModelRequest) {
+  const { contents, config = {} } = geminiRequest(model, request);
+  const { systemInstruction, tools, toolConfig, ...generationConfig } = config;
+  return { contents, systemInstruction, tools, toolConfig, generationConfig };
+}
 
 /** The body that is sent for these messages, as the vendor reads it. */
 export function sent(wire: Wire, messages: Message[], more: Partial<ModelRequest> = {}): any {
