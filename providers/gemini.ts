@@ -6,6 +6,7 @@ import type {
   GenerateContentParameters,
   Part,
 } from "@google/genai/web";
+import { InputError } from "../src/errors.ts";
 import type { AssistantBlock, Image, Message, ToolMessage, UserBlock } from "../src/message.ts";
 import { type Model, ModelError, type ModelRequest, type ToolSpec } from "../src/model.ts";
 import type { ToolChoice } from "../src/run.ts";
@@ -30,9 +31,15 @@ const older = /^(models\/)?(gemini-[12]\b|gemma|learnlm)/;
  */
 const unsigned = { thoughtSignature: "skip_thought_signature_validator" };
 
-/** The model `name` ("gemini/…") over the Gemini API. */
+/** The model `name` ("gemini/…") over the Gemini API. Throws InputError for a name that would lead elsewhere. */
 export function gemini(name: string, options: GeminiOptions): Model {
   const model = name.slice(name.indexOf("/") + 1);
+  if (!/^(?!.*\.\.)[\w./-]+$/.test(model)) {
+    throw new InputError(
+      "bad_input",
+      `Gemini has no model ${JSON.stringify(model)}: its names look like gemini-3.8-flash`,
+    );
+  }
   return {
     name,
     formats: (_schema, tools) => !tools.length || !older.test(model),

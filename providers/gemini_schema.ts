@@ -34,6 +34,9 @@ function translated(schema: Schema): Schema {
 /** Kept as they are. */
 const plain = ["title", "description", "minItems", "maxItems", "minimum", "maximum"];
 
+/** What zod says of every integer. */
+const endless: Json[] = [Number.MIN_SAFE_INTEGER, Number.MAX_SAFE_INTEGER];
+
 const formats = ["date", "time", "date-time"];
 
 class Translation {
@@ -46,7 +49,9 @@ class Translation {
     if (within.length) this.places++;
     if (!isSchema(schema)) return {};
     const { $ref, allOf, type, format, properties, required, items, prefixItems } = schema;
-    const shown: Schema = Object.fromEntries(Object.entries(schema).filter(([key]) => plain.includes(key)));
+    const shown: Schema = Object.fromEntries(
+      Object.entries(schema).filter(([key, value]) => plain.includes(key) && !endless.includes(value)),
+    );
     if (formats.includes(String(format))) shown.format = format!;
     const values = listed(schema);
     Object.assign(shown, values.anyOf ? {} : typed(type), bounds(schema), values);
@@ -158,7 +163,10 @@ function declared(schema: Schema): Schema {
   return required.length ? { ...rest, required } : rest;
 }
 
-/** The root must be one plain object (CASES C03): it has the properties of all its alternatives, and requires what all of them do. */
+/**
+ * The root must be one plain object (CASES C03): it has the properties of all its alternatives, and requires what all of them do. A property
+ * that only one of them names is as that one says, though the others may let it be anything.
+ */
 function oneObject(schema: Schema): Schema {
   const { anyOf, ...rest } = schema;
   const root: Schema = { ...rest, type: "object", properties: rest.properties ?? {} };
@@ -184,6 +192,7 @@ function oneObject(schema: Schema): Schema {
 function either(parts: Schema[]): Schema {
   const distinct = [...new Map(parts.map((part) => [JSON.stringify(part), part])).values()];
   if (distinct.length === 1) return distinct[0]!;
+  if (distinct.some((part) => !Object.keys(part).length)) return {};
   const { type } = distinct[0]!;
   if (distinct.every((part) => part.enum && part.type === type)) {
     return { ...distinct[0]!, enum: [...new Set(distinct.flatMap((part) => part.enum as Json[]))] };

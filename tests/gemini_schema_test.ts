@@ -37,9 +37,8 @@ Deno.test("bounds, constants, unions and records take other words (CASES C05)", 
     mail: z.email().optional(),
     six: z.int().multipleOf(2).default(6),
   }));
-  const limit = Number.MAX_SAFE_INTEGER;
   assert.deepEqual(shown.properties, {
-    n: { type: "integer", minimum: 1, maximum: limit },
+    n: { type: "integer", minimum: 1 },
     x: { type: "number", minimum: 0.5, maximum: 9 },
     k: { type: "string", enum: ["v"] },
     five: { type: "number", enum: [5] },
@@ -51,7 +50,7 @@ Deno.test("bounds, constants, unions and records take other words (CASES C05)", 
     choice: { anyOf: [{ type: "string", enum: ["a", "b"] }, { type: "null" }] },
     when: { type: "string", format: "date-time" },
     mail: { type: "string" },
-    six: { type: "integer", minimum: -limit, maximum: limit },
+    six: { type: "integer" },
   });
 });
 
@@ -173,10 +172,11 @@ const values: fc.Arbitrary<Json> = fc.letrec<{ value: Json }>((tie) => ({
   ),
 })).value;
 
-Deno.test("whatever a schema says, Gemini takes it, and no call that suited is shut out", () => {
+Deno.test("whatever a schema says, Gemini takes it, and no value that suited is shut out", () => {
   fc.assert(
     fc.property(schemas.schema, fc.array(values, { minLength: 5, maxLength: 20 }), (part, samples) => {
       const $defs = { leaf: { type: "string" } };
+      if (part.anyOf || part.oneOf || part.allOf) taken({ ...part, type: "object", $defs });
       const schema = { type: "object", properties: { v: part }, required: ["v"], $defs };
       const shown = taken(schema);
       for (const v of samples) {

@@ -3,6 +3,7 @@ import assert from "node:assert/strict";
 import type { Content } from "@google/genai/web";
 import { gemini, geminiRequest } from "../providers/gemini.ts";
 import { sendable } from "../providers/history.ts";
+import { InputError } from "../src/errors.ts";
 import type { Message, ToolCall } from "../src/message.ts";
 import type { ModelReply, ModelRequest } from "../src/model.ts";
 import { add, asking, called, refusal, replyTo, result, stored, user } from "./contract/model.ts";
@@ -136,6 +137,15 @@ Deno.test("gemini: names begin with a letter or _; a tool's is refused, a call's
   ]);
   assert.equal(contents[1].parts[0].functionCall.name, "_7_zip");
   assert.equal(contents[2].parts[0].functionResponse.name, "_7_zip");
+});
+
+Deno.test("gemini: a model's name leads to no other place", () => {
+  for (const name of ["a?key=1", "../files", "a#", "a b", "a&b", "a:countTokens"]) {
+    assert.throws(() => gemini(`gemini/${name}`, { apiKey: "k" }), (error) => error instanceof InputError);
+  }
+  for (const name of ["gemini-3.8-flash", "models/gemini-3-pro-preview", "tunedModels/mine_1"]) {
+    assert.equal(gemini(`gemini/${name}`, { apiKey: "k" }).name, `gemini/${name}`);
+  }
 });
 
 Deno.test("gemini: its reasons to stop (CASES B17, B19, B21)", async () => {
