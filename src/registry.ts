@@ -211,12 +211,35 @@ export function offerable(tool: Tool, at = ""): Tool {
   if (tool.name === searchName) {
     throw new InputError("bad_input", `${at}The name ${shown(searchName)} is the built-in tool's`);
   }
+  checkBounds(tool, at);
   try {
     schemaOf(tool.parameters, tool.name);
   } catch (error) {
     throw at && error instanceof InputError ? new InputError(error.code, at + error.message) : error;
   }
   return tool;
+}
+
+/** What a tool may take, tell and have kept: numbers that mean something, or none. */
+function checkBounds({ name, timeoutMs, maxResultLength, cache }: Tool, at: string): void {
+  const asked = typeof timeoutMs === "object" ? timeoutMs : undefined;
+  const bounds: [field: string, value: unknown, most?: number][] = [
+    ["timeoutMs", asked ? undefined : timeoutMs],
+    ["timeoutMs.defaultMs", asked && (asked.defaultMs ?? NaN)],
+    ["timeoutMs.minMs", asked?.minMs],
+    ["timeoutMs.maxMs", asked && (asked.maxMs ?? NaN)],
+    ["maxResultLength", maxResultLength, 100_000],
+    ["cache.ttlMs", typeof cache === "object" ? cache.ttlMs ?? NaN : undefined],
+  ];
+  const refuse = (field: string, wanted: string, got: unknown) => {
+    throw new InputError("bad_input", `${at}Tool ${shown(name)}: ${field}: expected ${wanted}, got ${got}`);
+  };
+  for (const [field, value, most = Number.MAX_SAFE_INTEGER] of bounds) {
+    if (value === undefined || (typeof value === "number" && value >= 1 && value <= most)) continue;
+    refuse(field, most < 1e9 ? `1 to ${most}` : "a number from 1 on", value);
+  }
+  if (asked && typeof asked.from !== "function") refuse("timeoutMs.from", "a function", asked.from);
+  if (asked && (asked.minMs ?? 1) > asked.maxMs) refuse("timeoutMs", "minMs up to maxMs", asked.minMs);
 }
 
 function isSource(entry: unknown): entry is ToolSource {

@@ -47,9 +47,11 @@ export class Transcript {
     return this.#frames.get(root)!;
   }
 
-  /** Every call of the present run that has no result yet. */
+  /** Every call of the present run that has no result yet; those inside others before them. */
   openCalls(): CallState[] {
-    return [...this.#calls.values()].filter((call) => call.state !== "done");
+    const depth = ({ path }: CallState) => path.split("/").length;
+    return [...this.#calls.values()].filter(({ state }) => state !== "done")
+      .sort((a, b) => depth(b) - depth(a));
   }
 
   /** The calls inside of which a call was made, the innermost first. */
