@@ -1,15 +1,19 @@
-/** Gemini's own ways: signatures, results in order, its reasons to stop, and what its errors say. */
+/** Gemini's own ways: signatures, results in order, its reasons to stop, and a run over it. */
 import assert from "node:assert/strict";
 import type { Content } from "@google/genai/web";
+import * as z from "zod";
 import { gemini, geminiRequest } from "../providers/gemini.ts";
 import { sendable } from "../providers/history.ts";
+import { modelFromEnv } from "../providers/mod.ts";
 import { InputError } from "../src/errors.ts";
 import type { Message, ToolCall } from "../src/message.ts";
+import { createPawl, defineTool } from "../src/mod.ts";
 import type { ModelReply, ModelRequest } from "../src/model.ts";
 import { add, asking, called, refusal, replyTo, result, stored, user } from "./contract/model.ts";
 import { byteServer } from "./support/byte_server.ts";
 import { dialect } from "./support/dialect.ts";
 import { partsChunk } from "./support/gemini_dialect.ts";
+import { calls, modelServer } from "./support/model_server.ts";
 import { assistant, call, sent, text } from "./support/transcript.ts";
 
 const each = dialect("gemini"), model = each.model("");
@@ -252,4 +256,22 @@ Deno.test("gemini: a result goes as text, also where it is JSON with references"
   const schema = '{"$ref":"#/$defs/X"}';
   const { contents } = sent("gemini", [user("go"), assistant([call("a")]), result("a", schema)]);
   assert.deepEqual(contents[2].parts[0].functionResponse.response, { output: schema });
+});
+
+Deno.test("gemini: a run goes on after a malformed call, with its signature and both results (CASES A17, B20)", async () => {
+  await using server = modelServer("gemini", ({ results }, n) => {
+    if (!results.length) return { ...calls(["add", { a: 1 }], ["add", { a: 2 }]), thinking: "c2ln" };
+    return n === 2 ? { ...calls(["add", { a: 3 }]), stop: "MALFORMED_FUNCTION_CALL" } : "Added";
+  });
+  const ran: number[] = [];
+  const parameters = z.object({ a: z.number() });
+  const adds = defineTool({ name: "add", description: "", parameters, execute: ({ a }) => void ran.push(a) });
+  const pawl = createPawl({ tools: [adds], models: modelFromEnv(server.env) });
+  assert.equal(await pawl.exec("Add"), "Added");
+  await pawl.close();
+  assert.deepEqual(ran, [1, 2]);
+  const [, second, third] = server.requests.map(({ body }) => body.contents);
+  assert.deepEqual(second, third);
+  assert.deepEqual(third[1].parts.map((part: any) => part.thoughtSignature), ["c2ln", undefined]);
+  assert.equal(third[2].parts.length, 2);
 });
