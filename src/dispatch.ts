@@ -7,6 +7,7 @@
  * D2. The start of what comes next rides on the last result, but only if no steering came: it is the commit's `quiet` part.
  * D3. The result that completes a message also writes the turn's boundary, and only there steering is taken: never between results.
  */
+import { shownAs, toldOf } from "./approval.ts";
 import type { Effect } from "./effect.ts";
 import { execute, reconcile, unknown } from "./execute.ts";
 import { idempotencyKey, signature } from "./fingerprint.ts";
@@ -14,7 +15,7 @@ import { argumentsOf, ask, recorded, unasked } from "./gate.ts";
 import type { Part, Step } from "./journal.ts";
 import { type Loop, merge, nextTurn, unanswered } from "./outcome.ts";
 import type { Bodies } from "./entry.ts";
-import type { Tool, Wait } from "./tool.ts";
+import { type Tool, ToolPending, type Wait } from "./tool.ts";
 import type { CallState, Frame } from "./frame.ts";
 import { judge, type Runnable, type Verdict } from "./verdict.ts";
 
@@ -66,8 +67,9 @@ function sameEffect(a: Verdict, b: Verdict): boolean {
 }
 
 function kindOf(call: CallState, verdict: Verdict): "alone" | "waits" | "parallel" {
+  if (call.state === "waiting") return "waits";
   if ("result" in verdict) return "alone";
-  if (call.state === "waiting" || verdict.wait) return "waits";
+  if (verdict.wait) return "waits";
   return verdict.tool.parallel ? "parallel" : "alone";
 }
 
@@ -83,15 +85,19 @@ export function begin(it: Loop, at: Frame): Part | undefined {
   if (it.journal.spent || group.some(({ call, verdict }) => asksFirst(it, call, verdict))) return undefined;
   const parts = group.map(({ call, verdict }): Part => {
     if (call.state !== "pending" || "result" in verdict) return {};
-    return verdict.wait ? beginWait(it, call, verdict.wait) : beginRun(it, call, verdict.effect);
+    return verdict.wait
+      ? beginWait(it, call, verdict.wait, verdict.args)
+      : beginRun(it, call, verdict.effect);
   });
   return parts.some((part) => part.append) ? merge(...parts) : undefined;
 }
 
-function beginWait({ journal }: Loop, call: CallState, wait: Wait): Part {
+function beginWait({ journal, longestWaitMs }: Loop, call: CallState, wait: Wait, args?: unknown): Part {
   const letter = wait.for === "time" ? "s" : "w";
+  const until = wait.until ?? journal.now() + longestWaitMs;
+  const shown = wait.for === "approval" ? { shown: shownAs(args) } : {};
   return {
-    append: [journal.entry("wait", call.path, wait)],
+    append: [journal.entry("wait", call.path, { ...wait, until, ...shown })],
     open: { [call.path]: letter + unanswered(journal, call, "Cancelled while it waited") },
   };
 }
@@ -99,7 +105,7 @@ function beginWait({ journal }: Loop, call: CallState, wait: Wait): Part {
 function beginRun(it: Loop, call: CallState, effect?: Effect): Part {
   const { journal } = it, given = argumentsOf(it, call);
   // A repeat of a call whose outcome is unknown is the same effect, so it gets the same key (rule 5).
-  const same = effect ? effect.key : journal.transcript.unknown.get(signature(call.call));
+  const same = effect ? effect.key : journal.transcript.unknown.get(signature(call.call, given));
   const key = same ?? idempotencyKey(journal.run, call.path);
   const remembered = effect && { effect: { id: effect.id, args: effect.args } };
   return {
@@ -117,14 +123,17 @@ function beginRun(it: Loop, call: CallState, effect?: Effect): Part {
 async function settle(it: Loop, at: Frame, call: CallState, verdict: Verdict): Promise<void> {
   for (; call.state !== "done"; verdict = judge(it, at, call)) {
     const cutOff = call.state === "begun" && (interrupted(it, call) || call.doubtful);
-    if ("result" in verdict) await record(it, at, call, cutOff ? unknown : verdict.result);
-    else if (call.state === "waiting") await waited(it, at, call, verdict.tool);
+    const tool = "tool" in verdict ? verdict.tool : undefined;
+    // The tool itself is not needed for an answer from elsewhere.
+    if (call.state === "waiting" && (tool || call.wait!.for === "answer")) await waited(it, at, call, tool);
+    else if ("result" in verdict) await record(it, at, call, cutOff ? unknown : verdict.result);
     else if (call.state === "pending") return;
     else {
       const { tool, args } = verdict;
-      let result = cutOff ? await reconcile(it, call, tool, args) : "not_done";
-      if (result === "not_done") result = await execute(it, call, tool, args);
-      if (result) await finished(it, at, call, tool, result);
+      const became = cutOff ? await reconcile(it, call, tool, args) : "not_done";
+      const result = became === "not_done" ? await execute(it, call, tool, args) : became;
+      if (result instanceof ToolPending) await goesOnElsewhere(it, call, result.wait);
+      else if (result) await finished(it, at, call, result, tool);
       else await it.journal.park();
     }
   }
@@ -136,12 +145,19 @@ function interrupted({ journal, menu }: Loop, { path, call }: CallState): boolea
   return !journal.permitted(path) && !tool?.agentic && tool?.replay !== "safe";
 }
 
+/** What a body has begun ends elsewhere: the call waits for its result. */
+async function goesOnElsewhere(it: Loop, call: CallState, wait: Wait): Promise<void> {
+  await it.journal.commit(() =>
+    call.state === "begun" ? { change: beginWait(it, call, wait), advances: true } : undefined
+  );
+}
+
 /** A waiting call: its answer, the end of its time, steering, or more waiting. */
-async function waited(it: Loop, at: Frame, call: CallState, tool: Tool): Promise<void> {
+async function waited(it: Loop, at: Frame, call: CallState, tool?: Tool): Promise<void> {
   const { journal } = it, { answer } = call, { for: what, until } = call.wait!;
   if (answer && "content" in answer) {
     const { content, isError = false } = answer;
-    return await finished(it, at, call, tool, { content, isError, ran: true });
+    return await finished(it, at, call, { content, isError, ran: true }, tool);
   }
   if (answer && !answer.approve) {
     const content = `The call was not approved${answer.reason ? `: ${answer.reason}` : ""}. It was not run`;
@@ -150,17 +166,16 @@ async function waited(it: Loop, at: Frame, call: CallState, tool: Tool): Promise
   if (!answer && steered(it)) return await skip(it, at);
   const over = journal.now() >= until;
   if (!answer && over && what !== "time") {
-    const content = "No answer came in time: expired. It was not run";
-    await journal.commit(() =>
-      call.answer
-        ? undefined
-        : unlessAnswered(close(it, at, [{ call, result: { content, isError: true, notRun: "refused" } }]))
-    );
+    const content = call.key
+      ? `No result came in time: expired. ${unknown.content}`
+      : "No answer came in time: expired. It was not run";
+    const result = { content, isError: true, ...leftAlone(call, "refused") };
+    await journal.commit(() => call.answer ? undefined : unlessAnswered(close(it, at, [{ call, result }])));
     return;
   }
   if (!answer && !over) return await journal.park(until);
   if (journal.spent) return await journal.park();
-  if (unasked(it, call)) return await ask(it, call, tool, what);
+  if (tool && unasked(it, call)) return await ask(it, call, tool, what);
   await journal.commit(() => {
     // Another call may have had its effect meanwhile.
     const verdict = judge(it, at, call);
@@ -179,10 +194,19 @@ async function skip(it: Loop, at: Frame): Promise<void> {
     if (!skipped.length) return undefined;
     const results = skipped.map((call) => ({
       call,
-      result: { content: "Skipped due to queued user message", isError: true, notRun: "skipped" as const },
+      result: {
+        content: "Skipped due to queued user message",
+        isError: true,
+        ...leftAlone(call, "skipped"),
+      },
     }));
     return unlessAnswered(close(it, at, results));
   });
+}
+
+/** What it means for the effect that a call is not waited for any longer: one that goes on elsewhere may still have it. */
+function leftAlone({ key }: CallState, notRun: NonNullable<Result["notRun"]>): Partial<Result> {
+  return key === undefined ? { notRun } : { ran: true, unknown: true };
 }
 
 /** A step that applies only if no answer comes in this very moment: that was accepted, and its call gets it. */
@@ -191,8 +215,8 @@ function unlessAnswered({ change, ...step }: Step): Step {
 }
 
 /** The tool has done its part: what is recorded of it, unless the slice is cut meanwhile. */
-async function finished(it: Loop, at: Frame, call: CallState, tool: Tool, result: Result): Promise<void> {
-  const made = await recorded(it, call, tool, result);
+async function finished(it: Loop, at: Frame, call: CallState, result: Result, tool?: Tool): Promise<void> {
+  const made = tool ? await recorded(it, call, tool, toldOf(call, result)) : result;
   await (made ? record(it, at, call, made) : it.journal.park());
 }
 

@@ -46,8 +46,8 @@ export interface Bodies {
     arguments?: ToolCall["arguments"];
     at: number;
   };
-  /** A call waits. */
-  wait: { for: WaitFor; until: number; reason?: string };
+  /** A call waits; `shown` tells whether it still means what is to be approved. After its `call`: what it began ends elsewhere. */
+  wait: { for: WaitFor; until: number; reason?: string; shown?: string };
   /** The answer to a waiting call. */
   answer: Answer;
   /**
@@ -94,7 +94,12 @@ export interface Returned extends Pick<RunView, "choice" | "output" | "error"> {
   finishReason: FinishReason;
 }
 
-export type Answer = { content: string; isError?: boolean } | { approve: boolean; reason?: string };
+/**
+ * `arguments`: instead of the model's, for a call that is approved. `always`: the same for all later calls of its tool in the thread.
+ */
+export type Answer =
+  | { content: string; isError?: boolean }
+  | { approve: boolean; reason?: string; arguments?: ToolCall["arguments"]; always?: boolean };
 
 export type Kind = keyof Bodies;
 export type EntryOf<K extends Kind> = {

@@ -5,7 +5,7 @@ import { type Bodies, publicId } from "./entry.ts";
 import { messageOf } from "./errors.ts";
 import type { Loop } from "./outcome.ts";
 import { clip, render } from "./render.ts";
-import type { AgenticContext, Tool } from "./tool.ts";
+import { type AgenticContext, type Tool, ToolPending } from "./tool.ts";
 import type { CallState } from "./frame.ts";
 
 type Result = Omit<Bodies["result"], "toolName" | "at">;
@@ -26,7 +26,7 @@ export async function execute(
   call: CallState,
   tool: Tool,
   args: unknown,
-): Promise<Result | undefined> {
+): Promise<Result | ToolPending | undefined> {
   const { journal } = it, toolCallId = publicId(journal.run, call.path);
   const timeoutMs = timeoutOf(tool, args), since = tool.agentic ? call.at! : journal.now();
   const leftMs = timeoutMs === undefined ? Infinity : since + timeoutMs - journal.now();
@@ -61,10 +61,11 @@ export async function execute(
     if (leftMs < Infinity) races.push(journal.sleep(leftMs, over.signal).then(() => timedOut));
     return await Promise.race(races);
   };
-  const outcome = async (): Promise<Result | undefined> => {
+  const outcome = async (): Promise<Result | ToolPending | undefined> => {
     try {
       const value = await (tool.agentic ? body() : journal.work(body));
       if (journal.signal.aborted) return undefined;
+      if (value instanceof ToolPending) return value;
       if (value !== timedOut) return { ...render(value), ran: true };
       given.abort(new DOMException("The tool's time is over", "TimeoutError"));
       return timeout(tool, timeoutMs!);

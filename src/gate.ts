@@ -4,6 +4,7 @@
  * G1. A call that has begun is not asked about again: what it runs with is in its `call` entry.
  * G2. What a person approved runs with what was approved, or not at all.
  */
+import { editedArguments } from "./approval.ts";
 import { type Bodies, publicId } from "./entry.ts";
 import { messageOf } from "./errors.ts";
 import { aborted } from "./execute.ts";
@@ -22,9 +23,9 @@ type Result = Omit<Bodies["result"], "toolName" | "at">;
 const hookMs = 30_000;
 
 /** The arguments that a call runs with, as far as that is known. */
-export function argumentsOf({ asked }: Loop, { path, call, ...state }: CallState): ToolCall["arguments"] {
-  const said = asked.get(path);
-  return state.arguments ?? (said && "arguments" in said ? said.arguments : undefined) ?? call.arguments;
+export function argumentsOf({ asked }: Loop, of: CallState): ToolCall["arguments"] {
+  const said = asked.get(of.path), hooked = said && "arguments" in said ? said.arguments : undefined;
+  return of.arguments ?? hooked ?? editedArguments(of) ?? of.call.arguments;
 }
 
 /** Whether the hook is still to be asked about a call. */
@@ -59,8 +60,9 @@ export async function ask(it: Loop, call: CallState, tool: Tool, waitsFor?: Wait
 export function known(it: Loop, call: CallState, { cache }: Tool): Result | undefined {
   const { transcript, now } = it.journal;
   // An effect that is in doubt is not answered by what was before.
-  if (!cache || transcript.unknown.has(signature(call.call))) return undefined;
-  const found = transcript.reusable.get(signature(call.call, argumentsOf(it, call)));
+  const what = signature(call.call, argumentsOf(it, call));
+  if (!cache || transcript.unknown.has(what)) return undefined;
+  const found = transcript.reusable.get(what);
   const ttlMs = cache === true ? Infinity : cache.ttlMs;
   if (!found || now() - found.at > ttlMs) return undefined;
   return { content: found.content, isError: false, reused: true };

@@ -34,6 +34,8 @@ export interface Holding {
 
 /** How often the lease is prolonged, and how often a cancel by another process is noticed (within 5 s, rule 8). */
 const renewMs = 4_000;
+/** Arguments of waiting calls in a run's progress, which has room for 4 KB. */
+const shownLength = 1_500;
 /** When the delivery that a commit makes necessary must have come. */
 export const dueMs = 900_000;
 
@@ -78,7 +80,7 @@ export function holdLease(it: Holding): Journal & { ended: Promise<Outcome>; fai
         usage: count?.usage ? addUsage(progress.usage, count.usage) : progress.usage,
         ...(count?.unaccounted ? { unaccounted: (progress.unaccounted ?? 0) + count.unaccounted } : {}),
         updatedAt: clock.now(),
-        waitingFor: leave?.status === "waiting" ? waitingFor() : undefined,
+        waitingFor: leave?.status === "waiting" ? waitingFor(shownLength) : undefined,
       };
     }
     return {
@@ -210,10 +212,15 @@ export function holdLease(it: Holding): Journal & { ended: Promise<Outcome>; fai
 
   const pause = (status: "queued" | "waiting", wakeAt?: number) =>
     encode("pause", run, root, { status, ...(wakeAt ? { wakeAt, waitingFor: waitingFor() } : {}) });
-  const waitingFor = (): WaitingCall[] =>
-    transcript.openCalls().flatMap(({ path, call, state, wait }) =>
-      state === "waiting" && wait ? [{ toolCallId: publicId(run, path), name: call.name, ...wait }] : []
-    );
+  /** `room`: how many characters of arguments may be shown. */
+  const waitingFor = (room = Infinity): WaitingCall[] =>
+    transcript.openCalls().flatMap(({ path, call, state, wait }) => {
+      if (state !== "waiting" || !wait) return [];
+      const { shown: _, ...rest } = wait;
+      room -= JSON.stringify(call.arguments).length;
+      const shown = room >= 0 ? { arguments: call.arguments } : {};
+      return [{ toolCallId: publicId(run, path), name: call.name, ...rest, ...shown }];
+    });
 
   // One timer per slice for each: the lease, the hard limit.
   (async () => {

@@ -21,6 +21,7 @@ export {
   type Tool,
   type ToolContext,
   ToolOutput,
+  ToolPending,
   type Toolset,
 } from "./tool.ts";
 export { type Model, ModelError, type ModelReply, type ModelRequest, type Models } from "./model.ts";

@@ -22,6 +22,8 @@ export interface Loop {
   models: Models;
   settings: Settings;
   menu: Menu;
+  /** How long a call waits that does not say until when. */
+  longestWaitMs: number;
   /** From so many tokens on, older messages are summarised before the model is asked again. */
   compactTokens: number;
   /** How long a model may send nothing. */
@@ -138,8 +140,10 @@ export function fail(journal: Journal, code: string, message: string): Step {
 }
 
 /** The result of a call that something else ended: `why`, and what that means for its effect. */
-export function unanswered(journal: Journal, { path, call, state }: CallState, why: string): string {
-  const content = state === "begun"
+export function unanswered(journal: Journal, { path, call, state, key }: CallState, why: string): string {
+  // It has begun too if it waits for what it began elsewhere.
+  const begun = state === "begun" || key !== undefined;
+  const content = begun
     ? `${why}. It had begun: what it did is unknown. Check before you ask for it again`
     : `${why}. It was not run`;
   return journal.entry("result", path, {
@@ -147,7 +151,7 @@ export function unanswered(journal: Journal, { path, call, state }: CallState, w
     content,
     isError: true,
     at: journal.now(),
-    ...(state === "begun" ? { ran: true, unknown: true } : { notRun: "cancelled" as const }),
+    ...(begun ? { ran: true, unknown: true } : { notRun: "cancelled" as const }),
   });
 }
 

@@ -76,11 +76,12 @@ export class Reader {
   }
 
   /**
-   * The path of a call that waits, or has waited, for this kind of answer, and whether it has one. A call's public id is spelled from its
+   * The path and tool of a call that waits, or has waited, for this kind of answer, and whether it has one. A call's public id is spelled from its
    * path, so the log is searched.
    */
   async waitingCall(thread: string, { id, first }: RunRecord, toolCallId: string, answer: Answer) {
-    let asked = false, path: string | undefined, answered = false;
+    let asked = false, path: string | undefined, name = "", answered = false;
+    const names = new Map<string, string>();
     for await (const { text, entry } of this.#entries(thread, first)) {
       if (entry.run !== id) continue;
       if (entry.kind === "wait" && entry.body.for !== "time" && publicId(id, entry.path) === toolCallId) {
@@ -92,11 +93,14 @@ export class Reader {
           throw new InputError("bad_input", `${wanted}: expected ${what}`);
         }
         path = entry.path;
+        name = names.get(toolCallId) ?? "";
       }
       answered ||= entry.kind === "answer" && entry.path === path;
-      asked ||= entry.kind === "assistant" && text.includes(JSON.stringify(toolCallId));
+      if (entry.kind !== "assistant" || !text.includes(JSON.stringify(toolCallId))) continue;
+      asked = true;
+      for (const block of entry.body.content) if (block.type === "tool_call") names.set(block.id, block.name);
     }
-    if (path !== undefined) return { path, answered };
+    if (path !== undefined) return { path, name, answered };
     if (asked) throw new InputError("conflict", "The call waits for no answer");
     throw new InputError("not_found", "tool_call_id: the run has no such call");
   }

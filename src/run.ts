@@ -101,6 +101,8 @@ export interface WaitingCall {
   for: WaitFor;
   until: number;
   reason?: string;
+  /** As the model gave them: what is to be approved or answered. Absent where they are too long here; the message has them. */
+  arguments?: { [key: string]: Json };
 }
 
 /** How a run ended; stored once, as JSON. */

@@ -7,7 +7,7 @@ import { type Budget, defaultBudget } from "./budget.ts";
 import { type Clock, orAfter, systemClock } from "./clock.ts";
 import { checkAsked } from "./decision.ts";
 import { digest, hex } from "./digest.ts";
-import { encode, type MailKind } from "./entry.ts";
+import { type Answer, encode, type MailKind } from "./entry.ts";
 import { FatalError, InputError, LeaseLostError, messageOf, RetryableError } from "./errors.ts";
 import type { Hooks } from "./hook.ts";
 import { dueMs } from "./lease.ts";
@@ -23,6 +23,7 @@ import { type Held, slice, Warm } from "./slice.ts";
 import type { Store, Submission } from "./store.ts";
 import type { Tool, ToolSource, Using } from "./tool.ts";
 import type { Accepted, Content, Key, Verbs } from "./verbs.ts";
+import { check } from "./validate.ts";
 import { watch } from "./watch.ts";
 
 export interface RuntimeOptions extends Hooks {
@@ -54,7 +55,7 @@ export function createRuntime(options: RuntimeOptions): Runtime {
   const { store, queue, models, registry, clock = systemClock } = options;
   const { leaseMs = 60_000, ttlMs = 604_800_000, compactTokens = 150_000 } = options;
   const menu = (settings: Settings, offered: Tool[] = [], loaded?: () => ReadonlySet<string>) =>
-    registry.menu(settings, (tool) => clientTool(tool, ttlMs), offered, loaded);
+    registry.menu(settings, clientTool, offered, loaded);
   const offer = (settings: Settings, using: Using) => offerOf(registry, settings, using);
   const removed = (settings: Settings) => {
     try {
@@ -77,6 +78,7 @@ export function createRuntime(options: RuntimeOptions): Runtime {
     budget,
     leaseMs,
     compactTokens,
+    longestWaitMs: ttlMs / 2,
     patience,
     warm,
     holding,
@@ -168,7 +170,8 @@ export function createRuntime(options: RuntimeOptions): Runtime {
 
     async resolve(tenant, run, toolCallId, answer, key) {
       const { thread, run: record } = await reader.run(tenant, run);
-      const { path, answered } = await reader.waitingCall(thread, record, toolCallId, answer);
+      const { path, name, answered } = await reader.waitingCall(thread, record, toolCallId, answer);
+      checkEdited(answer, registry.get(name));
       const entry = encode("answer", run, path, answer);
       const repeat = await submit(thread, { like: run, answer: { path, entry }, key }).then(
         ({ is }) => is === "repeat",
@@ -250,14 +253,24 @@ function accepted(thread: string, { run, message, status }: Acceptance): Accepte
 }
 
 /** A call to a client tool waits for half the thread's life, so that the run can still tell the model that no answer came. */
-function clientTool(tool: ClientTool, ttlMs: number): Tool {
+function clientTool(tool: ClientTool): Tool {
   return {
     ...tool,
-    wait: (_args, now) => ({ for: "answer", until: now + ttlMs / 2 }),
+    wait: () => ({ for: "answer" }),
     execute: () => {
       throw new Error("A client tool has no body here");
     },
   };
+}
+
+/** Arguments that an approval changes must suit the tool, as far as it is known here. */
+function checkEdited(answer: Answer, tool?: Tool): void {
+  if (!("arguments" in answer) || !answer.arguments) return;
+  if (!answer.approve) {
+    throw new InputError("bad_input", "arguments: only a call that is approved can run with others");
+  }
+  const checked = tool && check(tool, answer.arguments);
+  if (checked && !checked.ok) throw new InputError("bad_input", `arguments: ${checked.message}`);
 }
 
 /** What the interfaces name and this version cannot do yet is refused: ignoring it would be a lie. */

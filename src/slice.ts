@@ -33,6 +33,7 @@ export interface SliceOptions {
   budget: Budget;
   leaseMs: number;
   compactTokens: number;
+  longestWaitMs: number;
   patience: Patience;
   /** Transcripts that this process holds, and its slices, by run. Only speed depends on either. */
   warm: Warm;
@@ -121,6 +122,7 @@ export async function slice(
         settings: withPossibleChoice(now, menu.tools),
         menu,
         compactTokens: it.compactTokens,
+        longestWaitMs: it.longestWaitMs,
         patience: it.patience,
         hooks: it.hooks,
         asked: new Map(),

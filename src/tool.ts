@@ -57,10 +57,13 @@ export interface ExecOptions extends
   key?: string;
 }
 
-/** What a call waits for before it runs, and the moment (Unix ms) at which the wait is over in any case. */
+/**
+ * What a call waits for, and the moment (Unix ms) at which the wait is over in any case. Without one it is half of the time that the thread
+ * is kept.
+ */
 export interface Wait {
   for: WaitFor;
-  until: number;
+  until?: number;
   reason?: string;
 }
 
@@ -114,6 +117,13 @@ export interface Tool {
   cache?: boolean | { ttlMs: number };
   /** Durable waiting before the call runs: the run holds no function meanwhile. Undefined: no wait. */
   wait?(args: any, now: number): Wait | undefined;
+  /**
+   * A call runs only once somebody approved it: every one, or those for which this gives a reason or true. If it throws, an approval is
+   * asked for. `wait` is not asked then.
+   */
+  approval?: true | ((args: any) => string | boolean | undefined);
+  /** How long an approval is waited for; then the model is told that it expired. Default: half of the time that the thread is kept. */
+  approvalExpiresMs?: number;
   /** Asked once, when the deployment starts. If it does not say true, or throws, there is no such tool. */
   availableIf?(env: Environment): boolean;
   /** false: in no menu, except where `tools` names it. */
@@ -171,6 +181,18 @@ export interface Menu {
   removed: RemovedTool[];
 }
 
+/**
+ * What a tool returns whose result comes later from outside, through `POST /runs/{id}/tool_results` or `resolve`: it has begun something
+ * under its `toolCallId`, and the run waits without a function until it is answered or the time is over.
+ */
+export class ToolPending {
+  readonly wait: Wait;
+  /** `until`: Unix ms. `reason`: for people, what is waited for. */
+  constructor(more: { until?: number; reason?: string } = {}) {
+    this.wait = { for: "answer", ...more };
+  }
+}
+
 /** A result that says more than text. Any other value that a tool returns is text or becomes JSON. */
 export class ToolOutput {
   readonly isError: boolean;
@@ -193,16 +215,24 @@ type Input<P> = P extends z.ZodType ? z.output<P> : { [key: string]: any };
 
 type Timeout<P> = number | (Omit<AskedTimeout, "from"> & { from(args: Input<P>): number | undefined });
 
+type Approval<P> = true | ((args: Input<P>) => string | boolean | undefined);
+
 /** Defines a tool; `execute` receives what its zod schema puts out. */
 export function defineTool<const P extends Parameters>(
-  tool: Omit<Tool, "parameters" | "execute" | "agentic" | "wait" | "key" | "reconcile" | "timeoutMs"> & {
-    parameters: P;
-    timeoutMs?: Timeout<P>;
-    key?(args: Input<P>): string;
-    wait?(args: Input<P>, now: number): Wait | undefined;
-    reconcile?(idempotencyKey: string, args: Input<P>): Reconciled | Promise<Reconciled>;
-    execute(args: Input<P>, context: ToolContext): unknown;
-  },
+  tool:
+    & Omit<
+      Tool,
+      "parameters" | "execute" | "agentic" | "wait" | "approval" | "key" | "reconcile" | "timeoutMs"
+    >
+    & {
+      parameters: P;
+      approval?: Approval<P>;
+      timeoutMs?: Timeout<P>;
+      key?(args: Input<P>): string;
+      wait?(args: Input<P>, now: number): Wait | undefined;
+      reconcile?(idempotencyKey: string, args: Input<P>): Reconciled | Promise<Reconciled>;
+      execute(args: Input<P>, context: ToolContext): unknown;
+    },
 ): Tool {
   return tool as unknown as Tool;
 }
@@ -212,10 +242,19 @@ export function agenticFunction<const P extends Parameters>(
   tool:
     & Omit<
       Tool,
-      "parameters" | "execute" | "agentic" | "wait" | "replay" | "key" | "reconcile" | "timeoutMs"
+      | "parameters"
+      | "execute"
+      | "agentic"
+      | "wait"
+      | "approval"
+      | "replay"
+      | "key"
+      | "reconcile"
+      | "timeoutMs"
     >
     & {
       parameters: P;
+      approval?: Approval<P>;
       timeoutMs?: Timeout<P>;
       execute(args: Input<P>, context: AgenticContext): unknown;
     },

@@ -20,6 +20,8 @@ export class Transcript {
   readonly steps: Map<string, { value?: unknown }> = new Map();
   /** Idempotency keys of calls whose outcome is unknown, by what they did; kept across runs (DESIGN rule 5). */
   readonly unknown: Map<string, string> = new Map();
+  /** Tools whose calls are approved, or refused, without asking again; kept across runs. */
+  readonly always: Map<string, boolean> = new Map();
   /** Effects that tools have keys for; kept across runs. */
   readonly effects: Map<string, Remembered> = new Map();
   /** The last result of each call that may answer the same call again, by what it did; kept across runs. */
@@ -139,6 +141,9 @@ export class Transcript {
       case "answer": {
         const call = this.#calls.get(path);
         if (call) call.answer = entry.body;
+        if (call && "always" in entry.body && entry.body.always) {
+          this.always.set(call.call.name, entry.body.approve);
+        }
         return;
       }
       case "call": {
@@ -186,13 +191,13 @@ export class Transcript {
     call.state = "done";
     call.result = body;
     if (body.ran || body.reused) frame.released = true;
-    if (body.reusable) this.reusable.set(signature(call.call, call.arguments), body);
     // Also a call that was wrong: the next request shows how it is right.
     if (!body.notRun) { for (const name of [...body.loads ?? [], call.call.name]) frame.loaded.add(name); }
 
-    const what = signature(call.call);
-    if (body.unknown) this.unknown.set(what, call.key ?? idempotencyKey(run, path));
-    else if (body.ran) this.unknown.delete(what);
+    const what = signature(call.call), done = signature(call.call, call.arguments);
+    if (body.reusable) this.reusable.set(done, body);
+    if (body.unknown) this.unknown.set(done, call.key ?? idempotencyKey(run, path));
+    else if (body.ran) this.unknown.delete(done);
 
     const effect = call.effect && this.effects.get(call.effect);
     if (effect) {

@@ -1,4 +1,5 @@
 /** Whether a call may run, and what it waits for before: decided from the log and the tool alone, as often as it is looked at. */
+import { approvalOf, editedArguments, shownAs } from "./approval.ts";
 import { type Effect, judgeEffect } from "./effect.ts";
 import type { Bodies } from "./entry.ts";
 import { messageOf } from "./errors.ts";
@@ -63,11 +64,21 @@ export function judge(it: Loop, at: Frame, of: CallState): Verdict {
   if (call.invalid !== undefined) return wrong(`Invalid arguments for tool "${call.name}": ${call.invalid}`);
   const checked = check(tool, argumentsOf(it, of));
   if (!checked.ok) return wrong(checked.message);
-  const { args } = checked, said = it.asked.get(path);
+  const { args } = checked, said = it.asked.get(path), shown = answer && of.wait?.shown;
   if (state === "begun") return { tool, args };
   if (said && "refuse" in said) return refused(said.refuse);
+  if (shown !== undefined && !editedArguments(of) && shown !== shownAs(args)) {
+    return refused("its tool has changed since it was to be approved. Ask for it again");
+  }
   try {
-    const wait = state === "pending" ? tool.wait?.(args, journal.now()) : undefined;
+    const approval = state === "pending"
+      ? approvalOf(tool, args, journal.transcript.always, journal.now())
+      : undefined;
+    if (approval === "refused") {
+      return refused(`"${tool.name}" was refused for all of this conversation. Do it without it`);
+    }
+    const first = typeof approval === "object" ? approval : undefined;
+    const wait = first ?? (state === "pending" ? tool.wait?.(args, journal.now()) : undefined);
     // An answer that comes now is not lost to a refusal.
     const begins = state === "pending" || answer || of.wait?.for === "time";
     if (!begins || unasked(it, of)) return { tool, args, wait };

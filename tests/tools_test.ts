@@ -17,7 +17,7 @@ Deno.test("The default list can be registered, and reads PAWL_ALLOW_HOSTS", asyn
   const resolved = (env: Record<string, string>) =>
     tools.flatMap((tool) => typeof tool === "function" ? tool(env) : tool);
   const registry = new Registry(resolved({}));
-  equal(registry.all().map(({ name }) => name), ["calculate", "now", "fetch_url", "wait"]);
+  equal(registry.all().map(({ name }) => name), ["calculate", "now", "fetch_url", "wait", "ask_user"]);
   ok(registry.all().every(({ replay }) => replay === "safe"));
   await rejects(run(registry.get("fetch_url")!, { url: "http://127.0.0.1:1/" }), /refused/);
   const open = new Registry(resolved({ PAWL_ALLOW_HOSTS: "x.example, 127.0.0.1:1" })).get("fetch_url")!;

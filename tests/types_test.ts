@@ -103,8 +103,8 @@ export async function wrongUses(pawl: Pawl) {
   defineTool({ ...named, parameters, execute: ({ unit }) => unit.length });
   // @ts-expect-error: replay is "safe" or "never"
   defineTool({ ...named, parameters, replay: "maybe", execute: () => 1 });
-  // @ts-expect-error: a wait has an end
-  defineTool({ ...named, parameters, wait: () => ({ for: "approval" }), execute: () => 1 });
+  // @ts-expect-error: a wait is for one of three
+  defineTool({ ...named, parameters, wait: () => ({ for: "luck" }), execute: () => 1 });
   // @ts-expect-error: a key is text
   defineTool({ ...named, parameters, key: ({ days }) => days, execute: () => 1 });
   // @ts-expect-error: what became of a call is one of three

@@ -4,6 +4,7 @@
  */
 import { hostList } from "../src/address.ts";
 import type { Tool, Toolset, ToolSource } from "../src/tool.ts";
+import { askUser } from "./ask_user.ts";
 import { calculate } from "./calculate.ts";
 import { fetchUrl } from "./fetch_url.ts";
 import { mcpServers } from "./mcp.ts";
@@ -19,6 +20,7 @@ export const tools: (Offered | ((env: Environment) => Offered | Offered[]))[] = 
   now,
   (env) => fetchUrl(hostList(env.PAWL_ALLOW_HOSTS)),
   wait,
+  askUser,
   (env) => mcpServers(env.PAWL_MCP_SERVERS, hostList(env.PAWL_ALLOW_HOSTS)),
 ];
 

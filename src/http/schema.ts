@@ -169,7 +169,16 @@ export const Nothing = z.strictObject({});
 
 export const ToolAnswer = z.union([
   z.strictObject({ tool_call_id: z.string().min(1), content: z.string(), is_error: z.boolean().optional() }),
-  z.strictObject({ tool_call_id: z.string().min(1), approve: z.boolean(), reason: z.string().optional() }),
+  z.strictObject({
+    tool_call_id: z.string().min(1),
+    approve: z.boolean(),
+    reason: z.string().optional(),
+    arguments: object("The call runs with these instead of the model's; only where it is approved")
+      .optional(),
+    always: z.boolean().optional().meta({
+      description: "The same for all later calls of this tool in the thread, without asking",
+    }),
+  }),
 ]).meta({
   id: "ToolAnswer",
   description: "The result of a client tool's call, or the decision on an approval",
@@ -197,6 +206,7 @@ export const WaitingCall = z.object({
   for: z.enum(["time", "answer", "approval"]),
   until: time(),
   reason: z.string().optional(),
+  arguments: object("As the model gave them; absent where they are long: the message has them").optional(),
 }).meta({ id: "WaitingCall" });
 
 const RemovedTool = z.object({

@@ -54,7 +54,12 @@ export function startIn(body: Wire<typeof schema.StartRun>): StartOptions {
 
 export function answerIn(body: Wire<typeof schema.ToolAnswer>): Answer {
   return "approve" in body
-    ? given({ approve: body.approve, reason: body.reason })
+    ? given({
+      approve: body.approve,
+      reason: body.reason,
+      arguments: body.arguments,
+      always: body.always,
+    })
     : given({ content: body.content, isError: body.is_error });
 }
 
@@ -101,7 +106,7 @@ function errorOut({ code, message, details }: RunError) {
 
 function waitingOut(call: WaitingCall): Wire<typeof schema.WaitingCall> {
   const { toolCallId, name, until, reason } = call;
-  return { tool_call_id: toolCallId, name, for: call.for, until, reason };
+  return { tool_call_id: toolCallId, name, for: call.for, until, reason, arguments: call.arguments };
 }
 
 export function messageOut(message: Message): Wire<typeof schema.Message> {
