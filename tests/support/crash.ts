@@ -47,6 +47,9 @@ const workMs = 6_000;
 const anything = { type: "object" } as const;
 const ask = { name: "ask", description: "", parameters: { type: "object" } };
 
+/** A larger payment has to be approved. */
+const mostUnasked = 10;
+
 const asked = ({ messages }: ModelRequest) => messages.filter(({ role }) => role === "assistant").length;
 const batch = calls(["pay", { amount: 7 }], ["look"], ["ask"]);
 
@@ -73,6 +76,18 @@ export const scenarios: Scenario[] = [
       if (prompt === "more") return [calls(["ask"]), "and more"][turn]!;
       if (prompt.startsWith("write")) return [calls(["pay", { amount: 9 }]), "written"][turn]!;
       return turn < 1 || steered ? [calls(["agent"]), "So far", "Done"][turn]! : undefined;
+    },
+  },
+  {
+    name: "a function in a function, and an approval inside",
+    settings: { steering: "after_batch", tools: ["pay", "look", "wait", "agent", "boss", ask] },
+    says: (request, steered) => {
+      const prompt = textOf(request.messages[0]!.content), turn = asked(request);
+      if (prompt === "lead") return [calls(["agent"]), "led"][turn]!;
+      if (prompt === "facts") return [calls(["look"]), "the facts"][turn]!;
+      if (prompt === "more") return [calls(["ask"]), "and more"][turn]!;
+      if (prompt.startsWith("write")) return [calls(["pay", { amount: mostUnasked + 1 }]), "written"][turn]!;
+      return turn < 1 || steered ? [calls(["boss"]), "So far", "Done"][turn]! : undefined;
     },
   },
 ];
@@ -181,8 +196,9 @@ async function lead(
       if (!isActive(status)) return;
       const waiting = status === "waiting" ? JSON.parse(progress).waitingFor ?? [] : [];
       for (const call of waiting) {
-        if (call.for !== "answer") continue;
-        const answer = { content: "blue" }, once = key(`answer ${answers++}`);
+        if (call.for === "time") continue;
+        const answer = call.for === "approval" ? { approve: true } : { content: "blue" };
+        const once = key(`answer ${answers++}`);
         await insist(
           world,
           (pawl) => pawl.resolve(tenant, run, call.toolCallId, answer, once),
@@ -222,7 +238,20 @@ function tools(world: World, isolate: Isolate, { ran }: Played): unknown[] {
   };
   const plain = { description: "", parameters: anything };
   return [
-    defineTool({ ...plain, name: "pay", execute: effect("pay") }),
+    defineTool({
+      ...plain,
+      name: "pay",
+      approval: ({ amount }) => amount > mostUnasked,
+      execute: effect("pay"),
+    }),
+    agenticFunction({
+      ...plain,
+      name: "boss",
+      execute: async (_args, { exec, step }) => {
+        const [led, noted] = await Promise.all([exec("lead"), step("note", () => ({ noted: [] }))]);
+        return `${led} ${JSON.stringify(noted)}`;
+      },
+    }),
     defineTool({ ...plain, name: "look", replay: "safe", execute: effect("look") }),
     defineTool({
       ...plain,
