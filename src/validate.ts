@@ -115,7 +115,9 @@ function rulesOf(parameters: Parameters, tool?: string): Known {
     if (!isObject(given) || "safeParse" in given) throw new Error(wanted);
     const { $schema, ...rest } = given as JsonSchema;
     if (rest.type !== undefined && rest.type !== "object") throw new Error(wanted);
-    const shown = frozen(structuredClone({ ...rest, type: "object", properties: rest.properties ?? {} }));
+    const shown = frozen(
+      sayable({ ...rest, type: "object", properties: rest.properties ?? {} }) as JsonSchema,
+    );
     const root = structuredClone(shown) as Schema;
     const lookup: Rules["lookup"] = dereference(root);
     for (const part of Object.values(lookup)) if (typeof part === "object") makeCheckable(part, lookup);
@@ -142,10 +144,44 @@ function fromZod(schema: z.ZodType): unknown {
     io: "input",
     unrepresentable: ({ zodSchema, path, message }) => {
       if (zodSchema._zod.def.type === "date") return { type: "string", format: "date-time" };
-      const keys = path.filter((key, i) => key !== "properties" || path[i - 1] === "properties");
-      throw new Error(`parameter ${spell(keys)}: ${message}`);
+      throw new Error(`parameter ${spell(parametersIn(path))}: ${message}`);
+    },
+    // What zod would write as null.
+    override: ({ zodSchema: { _zod: { def } }, jsonSchema, path }) => {
+      for (const part of [jsonSchema.const, jsonSchema.enum]) if (part !== undefined) sayable(part, path);
+      if (def.type === "default" && !isJson((def as z.core.$ZodDefaultDef).defaultValue)) {
+        delete jsonSchema.default;
+      }
     },
   });
+}
+
+/** A copy, if it is what JSON can say; a request would fail of anything else (CASES C11). A default like that goes unsaid. */
+function sayable(value: unknown, path: Path = []): Json {
+  if (value === null || typeof value === "string" || typeof value === "boolean") return value;
+  if (typeof value === "number" && Number.isFinite(value)) return value;
+  if (Array.isArray(value)) return value.map((item, i) => sayable(item, [...path, String(i)]));
+  if (isObject(value)) {
+    const said = Object.entries(value).filter(([key, part]) =>
+      part !== undefined && !(key === "default" && path.at(-1) !== "properties" && !isJson(part))
+    );
+    return Object.fromEntries(said.map(([key, part]) => [key, sayable(part, [...path, key])]));
+  }
+  const shown = typeof value === "bigint" ? `${value}n` : String(value).slice(0, 80);
+  throw new Error(`parameter ${spell(parametersIn(path))}: JSON Schema cannot say ${typeof value} ${shown}`);
+}
+
+function isJson(value: unknown): boolean {
+  try {
+    return sayable(value) !== undefined;
+  } catch {
+    return false;
+  }
+}
+
+/** Of a path in a JSON Schema what names parameters. */
+function parametersIn(path: Path): Path {
+  return path.filter((key, i) => key !== "properties" || path[i - 1] === "properties");
 }
 
 function draftOf(uri: string): SchemaDraft {

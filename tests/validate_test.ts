@@ -61,6 +61,43 @@ Deno.test("What JSON Schema cannot say is refused at definition, naming tool and
   );
 });
 
+Deno.test("A literal that JSON Schema cannot hold is refused at definition, naming tool and path (C11)", () => {
+  const bad: [Parameters, RegExp][] = [
+    [z.object({ a: z.object({ b: z.literal(5n) }) }), /^Tool "bad": parameter a\.b: /],
+    [z.object({ a: z.literal(["x", 5n]) }), /^Tool "bad": parameter a: /],
+    [z.object({ a: z.literal(undefined) }), /^Tool "bad": parameter a: /],
+    [z.object({ a: z.array(z.symbol()) }), /^Tool "bad": parameter a.*: /],
+    [z.object({ a: z.literal(Infinity) }), /^Tool "bad": parameter a: .*Infinity/],
+    [z.object({ a: z.lazy(() => z.literal(NaN)) }), /^Tool "bad": parameter a: .*NaN/],
+    [z.object({ properties: z.union([z.string(), z.undefined()]) }), /^Tool "bad": parameter properties/],
+    [{ properties: { a: { const: 5n } } } as any, /^Tool "bad": parameter a\.const: .*5n/],
+    [{ properties: { a: { enum: [1, undefined] } } } as any, /^Tool "bad": parameter a\.enum\[1\]: /],
+    [{ properties: { a: { enum: [() => 1] } } } as any, /^Tool "bad": parameter a\.enum\[0\]: /],
+    [{ properties: { a: { maximum: NaN } } }, /^Tool "bad": parameter a\.maximum: /],
+  ];
+  for (const [parameters, message] of bad) {
+    throws(() => schemaOf(parameters, "bad"), { name: "InputError", message });
+  }
+  enum Level {
+    Low = 1,
+    High = 2,
+  }
+  const levels = z.object({ level: z.enum(Level), one: z.literal([1, "x", null, true]) });
+  equal((schemaOf(levels).properties as any).level.enum, [1, 2]);
+  passes(levels, { level: "2", one: null }, { level: 2, one: null });
+});
+
+Deno.test("A default that JSON cannot say is not shown, and the tool gets it (C02, C11)", () => {
+  const schema = z.object({ max: z.number().default(Infinity), since: z.date().default(new Date(0)) });
+  equal(schemaOf(schema).properties, {
+    max: { type: "number" },
+    since: { type: "string", format: "date-time", default: "1970-01-01T00:00:00.000Z" },
+  });
+  equal((check(tool(schema), {}) as any).args, { max: Infinity, since: new Date(0) });
+  const json = { type: "object", properties: { default: { type: "number", default: NaN } } };
+  equal(schemaOf(json), { type: "object", properties: { default: { type: "number" } } });
+});
+
 Deno.test("A date is a date-time string for the model and a Date for the tool (C01)", () => {
   const schema = z.object({ when: z.date(), more: z.array(z.date().nullable()).optional() });
   equal((schemaOf(schema).properties as any).when, { type: "string", format: "date-time" });
