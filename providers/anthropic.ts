@@ -51,10 +51,10 @@ export function anthropic(name: string, { apiKey, baseURL }: AnthropicOptions): 
 
 /** The request on the wire. */
 export function messagesBody(model: string, request: ModelRequest): Anthropic.MessageCreateParamsStreaming {
-  const { system, messages, tools, responseFormat: schema } = request;
+  const { system, messages, tools, responseFormat: schema, maxOutputTokens = maxTokens } = request;
   return {
     model,
-    max_tokens: maxTokens,
+    max_tokens: Math.min(maxTokens, maxOutputTokens),
     ...(system ? { system } : {}),
     messages: merged(messages),
     stream: true,
@@ -248,12 +248,13 @@ function stopOf({ stop_reason: reason, stop_details: details }: Anthropic.RawMes
 
 /** The vendor's `input_tokens` leave out what its cache read or wrote. */
 function usageOf(usage: Partial<Anthropic.MessageDeltaUsage>): Usage {
-  const cached = usage.cache_read_input_tokens;
+  const cached = usage.cache_read_input_tokens, written = usage.cache_creation_input_tokens;
   const reasoning = usage.output_tokens_details?.thinking_tokens;
   return {
-    input: tokens(usage.input_tokens) + tokens(cached) + tokens(usage.cache_creation_input_tokens),
+    input: tokens(usage.input_tokens) + tokens(cached) + tokens(written),
     output: tokens(usage.output_tokens),
     ...(cached == null ? {} : { cached: tokens(cached) }),
+    ...(written == null ? {} : { written: tokens(written) }),
     ...(reasoning == null ? {} : { reasoning: tokens(reasoning) }),
   };
 }

@@ -61,11 +61,12 @@ export function gemini(name: string, options: GeminiOptions): Model {
 
 /** The request on the wire; what is in `config` stands beside `contents` there. No word there says "one call at a time": the loop sees to it. */
 export function geminiRequest(model: string, request: ModelRequest): GenerateContentParameters {
-  const { system, messages, tools, toolChoice, responseFormat } = request;
+  const { system, messages, tools, toolChoice, responseFormat, maxOutputTokens } = request;
   return {
     model,
     contents: contents(messages, older.test(model)),
     config: {
+      ...(maxOutputTokens === undefined ? {} : { maxOutputTokens }),
       ...(system ? { systemInstruction: { parts: [{ text: system }] } } : {}),
       ...(tools.length
         ? {

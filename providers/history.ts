@@ -12,7 +12,7 @@ import type { ModelRequest } from "../src/model.ts";
  * about tools (CASES D04).
  */
 export function sendable(request: ModelRequest, name: string): ModelRequest {
-  const { system, tools, toolChoice, parallelToolCalls, responseFormat } = request;
+  const { system, tools, toolChoice, parallelToolCalls, responseFormat, maxOutputTokens } = request;
   const vendor = name.slice(0, name.indexOf("/"));
   const messages = request.messages.map((message) =>
     message.role === "assistant" ? ownOnly(message, vendor, message.model === name) : message
@@ -24,6 +24,7 @@ export function sendable(request: ModelRequest, name: string): ModelRequest {
     toolChoice: tools.length ? toolChoice : "auto",
     ...(tools.length && parallelToolCalls !== undefined ? { parallelToolCalls } : {}),
     ...(responseFormat ? { responseFormat: wellFormed(responseFormat) } : {}),
+    ...(maxOutputTokens === undefined ? {} : { maxOutputTokens }),
   };
 }
 

@@ -8,8 +8,9 @@ import { demo } from "./demo.ts";
 import { gemini } from "./gemini.ts";
 import { openai } from "./openai.ts";
 import { openaiChat } from "./openai_chat.ts";
+import { prices } from "./prices.ts";
 
-export { anthropic, demo, gemini, openai, openaiChat };
+export { anthropic, demo, gemini, openai, openaiChat, prices };
 
 /** Where only a key is set: small enough to pay for mistakes, good enough at calling tools. */
 const openaiDefault = "gpt-5.4-mini" satisfies OpenAI.ChatModel;
@@ -45,6 +46,7 @@ export function modelFromEnv(env: Record<string, string | undefined>): Models {
   const keyed = Object.entries(vendors).find(([, vendor]) => vendor.default && env[vendor.key]);
   return {
     default: env.PAWL_MODEL || (keyed ? `${keyed[0]}/${keyed[1].default}` : demo.name),
+    prices,
     get(name) {
       if (name === demo.name) return demo;
       const cut = name.indexOf("/");

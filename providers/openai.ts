@@ -24,13 +24,15 @@ export function openai(name: string, options: OpenAIOptions): Model {
 
 /** The request on the wire. */
 export function responsesBody(model: string, request: ModelRequest): Body {
-  const { system, messages, tools, toolChoice, parallelToolCalls, responseFormat: schema } = request;
+  const { system, messages, tools, toolChoice, parallelToolCalls, responseFormat: schema, maxOutputTokens } =
+    request;
   return {
     model,
     ...(system ? { instructions: system } : {}),
     input: messages.flatMap(items),
     stream: true,
     store: false,
+    ...(maxOutputTokens === undefined ? {} : { max_output_tokens: maxOutputTokens }),
     // Models that do not reason refuse to be asked for it ("Encrypted content is not supported with this model").
     ...(/^(gpt-[34]|chatgpt-4)/.test(model) ? {} : { include: ["reasoning.encrypted_content" as const] }),
     ...(tools.length

@@ -23,12 +23,19 @@ export function openaiChat(name: string, options: OpenAIOptions): Model {
 
 /** The request on the wire. */
 export function chatBody(model: string, request: ModelRequest): Body {
-  const { system, messages, tools, toolChoice, parallelToolCalls, responseFormat: schema } = request;
+  const { system, messages, tools, toolChoice, parallelToolCalls, responseFormat: schema, maxOutputTokens } =
+    request;
   return {
     model,
     messages: [...(system ? [{ role: "system" as const, content: system }] : []), ...chatMessages(messages)],
     stream: true,
     stream_options: { include_usage: true },
+    // OpenAI's newer models refuse the old name, other servers do not know the new one.
+    ...(maxOutputTokens === undefined
+      ? {}
+      : /^(gpt|chatgpt|o\d)/.test(model)
+      ? { max_completion_tokens: maxOutputTokens }
+      : { max_tokens: maxOutputTokens }),
     ...(tools.length
       ? {
         tools: tools.map(({ name, description, parameters }) => ({

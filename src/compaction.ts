@@ -6,11 +6,10 @@
  * C2. At most once between two messages of the model, whether it succeeds or not: what is too long even then ends the run.
  */
 import { type Compacted, publicId, turnPath } from "./entry.ts";
-import type { Step } from "./journal.ts";
-import { type Message, textOf, type Usage } from "./message.ts";
-import { type Model, ModelError, type ModelRequest } from "./model.ts";
-import type { Loop } from "./outcome.ts";
-import { ask } from "./patience.ts";
+import type { Counts, Step } from "./journal.ts";
+import { type Message, textOf } from "./message.ts";
+import { ModelError, type ModelReply, type ModelRequest } from "./model.ts";
+import { type Loop, spent } from "./outcome.ts";
 import { clip } from "./render.ts";
 import type { Frame } from "./frame.ts";
 
@@ -45,13 +44,16 @@ export function compactable(at: Frame): boolean {
   return !at.compacted && split(at) !== undefined;
 }
 
-/** Asks the model for the summary; throws what the model throws. */
-export async function summarise(it: Loop, at: Frame, model: Model): Promise<Step> {
-  const { journal } = it, { older, from } = split(at)!;
-  const reply = await journal.work(() => ask(it, model, request(older, at)));
-  const summary = textOf(reply.content).trim();
-  if (!summary) throw new ModelError("empty", `${model.name}: it said nothing when asked for a summary`);
-  return entry(it, at, { summary, from }, reply.usage);
+/** What the model is asked for then. */
+export function shortened(at: Frame): ModelRequest {
+  return request(split(at)!.older, at);
+}
+
+/** What its answer comes to. Throws ModelError if it is no summary. */
+export function summarised(it: Loop, at: Frame, model: string, { content, usage }: ModelReply): Step {
+  const summary = textOf(content).trim();
+  if (!summary) throw new ModelError("empty", `${model}: it said nothing when asked for a summary`);
+  return entry(it, at, { summary, from: split(at)!.from }, spent(it, model, usage));
 }
 
 /** The context stays as it is until the model has said more. */
@@ -59,11 +61,11 @@ export function notSummarised(it: Loop, at: Frame, why: string): Step {
   return entry(it, at, { failed: why });
 }
 
-function entry({ journal }: Loop, at: Frame, what: Compacted, usage?: Usage): Step {
+function entry({ journal }: Loop, at: Frame, what: Compacted, count?: Counts): Step {
   const id = `${publicId(journal.run, turnPath(at.path, at.turn))}${mark}`;
   const body = { ...what, at: journal.now() };
   return {
-    change: { append: [journal.entry("compact", at.path, body, { n: at.turn, id })], count: { usage } },
+    change: { append: [journal.entry("compact", at.path, body, { n: at.turn, id })], count },
     advances: true,
   };
 }

@@ -4,7 +4,7 @@
  */
 import type { Bodies, Kind } from "./entry.ts";
 import type { Delta } from "./model.ts";
-import type { Ending, Progress, Settings } from "./run.ts";
+import type { Amount, Ending, Progress, Settings } from "./run.ts";
 import type { MailCounts, Take } from "./store.ts";
 import type { Transcript } from "./transcript.ts";
 import type { Usage } from "./message.ts";
@@ -15,9 +15,30 @@ export interface Part {
   open?: Record<string, string>;
   close?: string[];
   /** Counters to be written with it. */
-  count?: { iterations?: number; usage?: Usage; unaccounted?: number };
+  count?: Counts;
   /** Ends the run. */
   end?: { status: "completed" | "failed"; ending: Omit<Ending, keyof Progress> };
+}
+
+export interface Counts {
+  iterations?: number;
+  usage?: Usage;
+  /** What `usage` cost. */
+  usd?: number;
+  unaccounted?: number;
+  /** Books the next model call of a frame, in place of what was booked for it before. */
+  book?: { frame: string; booking: Booking };
+  /** What was booked for this frame's call is not needed any more: `usage` says what became of it, or it was not made. */
+  settle?: string;
+  /** What was booked for this frame's call counts as used, since nobody knows. */
+  forfeit?: string;
+}
+
+/** The most that a model call can use, its input and at most `output` tokens. */
+export interface Booking extends Amount {
+  output: number;
+  /** The limit that keeps its message from being longer. */
+  limit?: "max_tokens_total" | "max_cost_usd";
 }
 
 export interface Step {
@@ -39,6 +60,12 @@ export interface Journal {
   readonly mail: MailCounts;
   /** What the run has used so far, all slices and frames together. */
   readonly usage: Usage;
+  /** That, what it cost, and what is booked. */
+  readonly used: Amount;
+  /** What is booked for a frame's next model call. */
+  booking(frame: string): Booking | undefined;
+  /** Whether something is booked for another frame. */
+  sharing(frame: string): boolean;
   /** Aborts when the lease is lost, the run is cancelled or the slice is cut. */
   readonly signal: AbortSignal;
   /** The slice has reached its hard limit: what is in flight is given up. */

@@ -8,12 +8,12 @@
  * S3. The slice ends by a commit only when nothing is in flight: a step or call that has run is recorded first (DESIGN §3, Replay).
  * S4. Observers cannot hurt: what is shown to watchers is sent aside, and its failures are dropped (rule 10).
  */
+import { type Books, counted, released, usedOf } from "./books.ts";
 import type { Spending } from "./budget.ts";
 import type { Clock } from "./clock.ts";
 import { encode, publicId, root } from "./entry.ts";
 import { FatalError, LeaseLostError, messageOf, RetryableError } from "./errors.ts";
 import type { Journal, Part, Step } from "./journal.ts";
-import { addUsage } from "./message.ts";
 import type { Delivery } from "./queue.ts";
 import { type Progress, runId, type Settings, type WaitingCall } from "./run.ts";
 import { showing } from "./showing.ts";
@@ -44,7 +44,8 @@ type Pause = { status: "queued" | "waiting"; wakeAt?: number };
 
 export function holdLease(it: Holding): Journal & { ended: Promise<Outcome>; fail(error: unknown): void } {
   const { store, clock, claimed: { lease, run }, transcript, spending } = it;
-  let { mail, watched } = it.claimed, progress = it.progress, sequence = 0, opened = false;
+  let { mail, watched } = it.claimed, sequence = 0, opened = false;
+  let books: Books = { progress: it.progress, bookings: new Map() };
   let over = false, cut = false, inFlight = 0;
   let last: Promise<unknown> = Promise.resolve();
   const parked: { until?: number; wake(): void }[] = [];
@@ -74,15 +75,17 @@ export function holdLease(it: Holding): Journal & { ended: Promise<Outcome>; fai
   const changeOf = (part: Part, leave?: Change["leave"]): Change => {
     const { count, end: ending } = part;
     if (count || leave || ending) {
-      progress = {
-        ...progress,
-        iterations: progress.iterations + (count?.iterations ?? 0),
-        usage: count?.usage ? addUsage(progress.usage, count.usage) : progress.usage,
-        ...(count?.unaccounted ? { unaccounted: (progress.unaccounted ?? 0) + count.unaccounted } : {}),
-        updatedAt: clock.now(),
-        waitingFor: leave?.status === "waiting" ? waitingFor(shownLength) : undefined,
+      const { progress, bookings } = counted(leave && !cut ? released(books) : books, count ?? {});
+      books = {
+        bookings,
+        progress: {
+          ...progress,
+          updatedAt: clock.now(),
+          waitingFor: leave?.status === "waiting" ? waitingFor(shownLength) : undefined,
+        },
       };
     }
+    const { progress } = books;
     return {
       append: part.append,
       open: part.open,
@@ -101,7 +104,7 @@ export function holdLease(it: Holding): Journal & { ended: Promise<Outcome>; fai
   /** The slice's first commit says that it began; warnings ride on whatever comes next. */
   const withOpening = (change: Change): Change => {
     const more = warnings.splice(0);
-    if (!opened) more.unshift(encode("slice", run, root, { at: clock.now() }, { n: progress.slices }));
+    if (!opened) more.unshift(encode("slice", run, root, { at: clock.now() }, { n: books.progress.slices }));
     opened = true;
     if (!more.length) return change;
     const append = [...change.append ?? []], at = append[0]?.startsWith("start ") ? 1 : 0;
@@ -114,7 +117,7 @@ export function holdLease(it: Holding): Journal & { ended: Promise<Outcome>; fai
     leave?: { change?: Pause; quiet?: Pause },
   ): Promise<boolean> => {
     const change = withOpening(changeOf(step.change ?? {}, leave?.change));
-    const afterChange = progress;
+    const afterChange = books;
     const quiet = step.quiet && changeOf(step.quiet, leave?.quiet);
     const commit = {
       sequence: ++sequence,
@@ -133,7 +136,7 @@ export function holdLease(it: Holding): Journal & { ended: Promise<Outcome>; fai
       fail(new LeaseLostError());
       return await stand();
     }
-    progress = quiet && !answer.quiet ? afterChange : progress;
+    books = quiet && !answer.quiet ? afterChange : books;
     transcript.append(answer.entries);
     mail = answer.mail;
     watched = answer.watched;
@@ -261,8 +264,13 @@ export function holdLease(it: Holding): Journal & { ended: Promise<Outcome>; fai
       return mail;
     },
     get usage() {
-      return progress.usage;
+      return books.progress.usage;
     },
+    get used() {
+      return usedOf(books.progress);
+    },
+    booking: (frame) => books.bookings.get(frame),
+    sharing: (frame) => [...books.bookings.keys()].some((other) => other !== frame),
     get cut() {
       return cut;
     },

@@ -61,11 +61,15 @@ export interface UserMessage {
 /** Why the model stopped. `other` is a reason that nobody knew when this was written; it is never a success. */
 export type StopReason = "stop" | "tool_calls" | "length" | "refusal" | "other";
 
-/** In tokens. `input` counts all of the prompt, `cached` the part of it that the vendor's cache served. */
+/**
+ * In tokens. `input` counts all of the prompt, `cached` the part of it that the vendor's cache served, `written` the part that it took in at a
+ * price of its own; `output` counts `reasoning` too.
+ */
 export interface Usage {
   input: number;
   output: number;
   cached?: number;
+  written?: number;
   reasoning?: number;
 }
 
@@ -105,13 +109,9 @@ export function callsOf(message: AssistantMessage): ToolCall[] {
 }
 
 export function addUsage(a: Usage, b: Usage): Usage {
-  const sum = (x?: number, y?: number) =>
-    x === undefined && y === undefined ? undefined : (x ?? 0) + (y ?? 0);
-  const cached = sum(a.cached, b.cached), reasoning = sum(a.reasoning, b.reasoning);
-  return {
-    input: a.input + b.input,
-    output: a.output + b.output,
-    ...(cached === undefined ? {} : { cached }),
-    ...(reasoning === undefined ? {} : { reasoning }),
-  };
+  const sum = { ...a, input: a.input + b.input, output: a.output + b.output };
+  for (const part of ["cached", "written", "reasoning"] as const) {
+    if (b[part] !== undefined) sum[part] = (a[part] ?? 0) + b[part];
+  }
+  return sum;
 }

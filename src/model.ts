@@ -19,6 +19,8 @@ export interface ModelRequest {
   parallelToolCalls?: boolean;
   /** JSON Schema of type object that the text of a message without calls must suit. Only for models whose `formats` takes it. */
   responseFormat?: { [key: string]: Json };
+  /** The message may have no more tokens than this, reasoning included. */
+  maxOutputTokens?: number;
 }
 
 /** A piece of a message that is being streamed. For observers only: the reply says it all again. */
@@ -65,7 +67,12 @@ export interface Models {
   readonly default: string;
   /** Throws InputError for a vendor that is unknown or has no key; its message says what to set. */
   get(name: string): Model;
+  /** What models cost, by name; undefined for those of which nobody knows it. Absent: it is known of none. */
+  prices?(): Promise<(name: string) => Price | undefined>;
 }
+
+/** USD for what one call used. */
+export type Price = (usage: Usage) => number;
 
 export type ModelErrorCode =
   | "network"
@@ -90,10 +97,22 @@ const retryable: ReadonlySet<ModelErrorCode> = new Set([
   "empty",
 ]);
 
+/** The vendor refused the request as it was: it made nothing, and asks for nothing. */
+const free: ReadonlySet<ModelErrorCode> = new Set([
+  "rate_limit",
+  "overloaded",
+  "auth",
+  "quota",
+  "bad_request",
+  "context_overflow",
+]);
+
 /** A model call that gave no message. Its code says whether the same call may succeed later. */
 export class ModelError extends Error {
   override name = "ModelError";
   readonly retryable: boolean;
+  /** The vendor had begun to answer. */
+  begun = false;
   constructor(
     readonly code: ModelErrorCode,
     message: string,
@@ -103,5 +122,10 @@ export class ModelError extends Error {
   ) {
     super(message, options);
     this.retryable = retryable.has(code);
+  }
+
+  /** The call used nothing. */
+  get free(): boolean {
+    return !this.begun && free.has(this.code);
   }
 }

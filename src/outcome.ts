@@ -1,10 +1,11 @@
 /** What a loop writes when something is over: a turn, a frame, the run, a call that nobody ran. Pure: each answers parts of a commit. */
+import { bookedAhead } from "./allowance.ts";
 import { asksForMore, codeOf, type Fault, judge, missing, reminder } from "./decision.ts";
 import { callPath, publicId, root, turnPath } from "./entry.ts";
 import type { Hooks } from "./hook.ts";
-import type { Journal, Part, Step } from "./journal.ts";
-import { textOf, type ToolCall } from "./message.ts";
-import type { Models } from "./model.ts";
+import type { Counts, Journal, Part, Step } from "./journal.ts";
+import { textOf, type ToolCall, type Usage } from "./message.ts";
+import type { Models, Price } from "./model.ts";
 import type { Patience } from "./patience.ts";
 import type { Registry } from "./registry.ts";
 import { type Ending, type FinishReason, maxIterations, type Settings, type ToolChoice } from "./run.ts";
@@ -28,6 +29,8 @@ export interface Loop {
   compactTokens: number;
   /** How long a model may send nothing. */
   patience: Patience;
+  /** What models cost; absent where the run has no limit in money. */
+  prices?: (name: string) => Price | undefined;
   /** What a nested loop's own policy leaves of a menu. */
   narrow: Registry["narrow"];
   hooks: Hooks;
@@ -49,11 +52,24 @@ export function nextTurn(it: Loop, at: Frame): Step {
 }
 
 /** The turn after this one begins. */
-export function boundary({ journal, frame }: Loop, at: Frame): Part {
+export function boundary(it: Loop, at: Frame): Part {
+  const { journal, frame } = it;
+  const count = { ...(frame === root ? { iterations: 1 } : {}), ...bookedAhead(it, at, modelOf(it)) };
   return {
     append: [journal.entry("turn", frame, { ended: ended(journal, at) }, { n: at.turn + 1 })],
-    ...(frame === root ? { count: { iterations: 1 } } : {}),
+    ...(Object.keys(count).length ? { count } : {}),
   };
+}
+
+/** What a model call came to, in place of what was booked for it. */
+export function spent({ journal, frame, prices }: Loop, model: string, usage: Usage): Counts {
+  const price = prices?.(model), { limits } = journal.settings;
+  return { usage, ...(price ? { usd: price(usage) } : {}), ...(limits ? { settle: frame } : {}) };
+}
+
+/** The name of the model that the loop asks. */
+export function modelOf({ settings, models }: Pick<Loop, "settings" | "models">): string {
+  return settings.model ?? models.default;
 }
 
 /** The results of a message's calls say that the loop ends with them. One that does not, an error for example, keeps it going. */

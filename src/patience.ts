@@ -47,6 +47,9 @@ export async function ask(
   };
   try {
     return await Promise.race([reply, watch()]);
+  } catch (error) {
+    if (error instanceof ModelError) error.begun = begun.signal.aborted;
+    throw error;
   } finally {
     over.abort(null);
   }

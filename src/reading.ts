@@ -143,8 +143,8 @@ export function view(thread: string, record: RunRecord): RunView {
   const progress: Progress & Partial<Ending> = record.progress
     ? JSON.parse(record.progress)
     : runs.noProgress;
-  const { finishReason, text, choice, output, error, iterations, slices, usage, waitingFor, updatedAt } =
-    progress;
+  const { finishReason, text, choice, output, error, iterations, slices, waitingFor, updatedAt } = progress;
+  const { usage, usd, booked } = progress;
   const ended = !runs.isActive(record.status);
   return {
     id: record.id,
@@ -154,6 +154,8 @@ export function view(thread: string, record: RunRecord): RunView {
     iterations,
     slices,
     usage,
+    ...(usd === undefined ? {} : { usd }),
+    ...(booked ? { booked } : {}),
     ...(record.status === "waiting" ? { waitingFor } : {}),
     createdAt,
     updatedAt: updatedAt || createdAt,

@@ -28,9 +28,16 @@ export interface ClientTool {
   parameters: { [key: string]: Json };
 }
 
-/** No model call begins once the run has used so much. */
+/** What a run may use in all, nested loops included. A model call that could pass one of these is not made, and ends the run. */
 export interface Limits {
   maxTokensTotal?: number;
+  /** USD, by the prices that are known of its model; without any the run is refused. */
+  maxCostUsd?: number;
+}
+
+export interface Amount {
+  tokens: number;
+  usd: number;
 }
 
 /** What a run was started with. Stored once, as JSON. */
@@ -86,6 +93,10 @@ export interface Progress {
   iterations: number;
   slices: number;
   usage: Usage;
+  /** What `usage` cost, where `limits` have a price. */
+  usd?: number;
+  /** The most that calls can have used whose usage is not known: those under way, and those of which it never came back. */
+  booked?: Amount;
   /** Model calls whose usage never came back, because the slice died or the run was cancelled meanwhile. */
   unaccounted?: number;
   updatedAt: number;
@@ -129,6 +140,8 @@ export interface RunView {
   iterations: number;
   slices: number;
   usage: Usage;
+  usd?: number;
+  booked?: Amount;
   waitingFor?: WaitingCall[];
   successor?: string;
   createdAt: number;

@@ -2,6 +2,7 @@
  * The verbs over a store and a queue. Whatever is accepted here is in the store before it is answered, and what makes a delivery necessary
  * is published before it is answered (DESIGN rules 2 and 4).
  */
+import { checkPrice } from "./allowance.ts";
 import { accept, type Acceptance } from "./acceptance.ts";
 import { type Budget, defaultBudget } from "./budget.ts";
 import { type Clock, orAfter, systemClock } from "./clock.ts";
@@ -135,6 +136,7 @@ export function createRuntime(options: RuntimeOptions): Runtime {
       checkAsked(settings);
       checkChoice(settings, menu(settings).tools, registry.sources(settings));
       if (settings.model !== undefined) models.get(settings.model);
+      await checkPrice(models, settings);
       const thread = runs.threadKey(tenant, named ?? (key ? await threadOfKey(key) : `t_${clock.id(16)}`));
       const joins = ifBusy === "steer" || ifBusy === "follow_up";
       const asks = joins ? ownSettings.some((name) => settings[name] !== undefined) : ifBusy === "interrupt";

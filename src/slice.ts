@@ -114,6 +114,8 @@ export async function slice(
     offer = it.offer(now, journal);
     offer.then(async ({ tools, warnings }) => {
       for (const { code, message } of warnings) journal.warn(code, message);
+      const { maxCostUsd } = settings.limits ?? {};
+      const prices = maxCostUsd === undefined ? undefined : await it.models.prices?.();
       const menu = it.menu(now, tools, () => transcript.root.loaded);
       await loop({
         frame: root,
@@ -126,6 +128,7 @@ export async function slice(
         patience: it.patience,
         hooks: it.hooks,
         asked: new Map(),
+        prices,
         narrow: it.registry.narrow.bind(it.registry),
         nested,
       });

@@ -2,14 +2,26 @@
  * One turn: one model call, folded into one assistant message and committed. A call that fails is tried again in the same turn; how often is
  * counted in the log, so that a crash does not give it a fresh start (DESIGN rule 7).
  */
-import { compactable, contextOf, notSummarised, outgrown, summarise } from "./compaction.ts";
+import { allowed, inputBound } from "./allowance.ts";
+import { compactable, contextOf, notSummarised, outgrown, shortened, summarised } from "./compaction.ts";
 import { asksForMore, instruction } from "./decision.ts";
 import { offered } from "./deferred.ts";
 import { callPath, publicId, turnPath } from "./entry.ts";
 import { InputError, messageOf } from "./errors.ts";
 import { begin } from "./dispatch.ts";
-import type { Part, Step } from "./journal.ts";
-import { choiceOf, conclude, fail, finish, type Loop, mailGoesFirst, merge, unanswered } from "./outcome.ts";
+import type { Booking, Part, Step } from "./journal.ts";
+import {
+  choiceOf,
+  conclude,
+  fail,
+  finish,
+  type Loop,
+  mailGoesFirst,
+  merge,
+  modelOf,
+  spent,
+  unanswered,
+} from "./outcome.ts";
 import { type AssistantMessage, callsOf, type Message, type UserMessage } from "./message.ts";
 import { type Model, ModelError, type ModelReply, type ModelRequest } from "./model.ts";
 import { ask } from "./patience.ts";
@@ -20,16 +32,12 @@ import { schemaOf } from "./validate.ts";
 const maxRetries = 4;
 /** The longest that a vendor may ask us to wait; beyond it the run fails rather than sleeps for days (CASES E04). */
 const longestWaitMs = 3_600_000;
+/** How often to look whether loops beside this one have left something of the run's limits. */
+const neighboursMs = 250;
 
 export async function turn(it: Loop, at: Frame): Promise<void> {
   const { journal } = it;
   if (journal.spent) return await journal.park();
-  const { usage } = journal, most = it.settings.limits?.maxTokensTotal ?? Infinity;
-  if (usage.input + usage.output >= most) {
-    return void await journal.commit(() =>
-      fail(journal, "max_tokens_total", `The run has used its ${most} tokens`)
-    );
-  }
   const pause = at.retryAt - journal.now();
   if (pause > 0) {
     return await (pause < journal.leftMs
@@ -37,39 +45,60 @@ export async function turn(it: Loop, at: Frame): Promise<void> {
       : journal.park(at.retryAt));
   }
 
-  journal.countTurn();
   const id = publicId(journal.run, turnPath(at.path, at.turn)), first = outgrown(it, at);
   try {
-    const model = it.models.get(it.settings.model ?? it.models.default);
+    const model = it.models.get(modelOf(it)), asked = first ? shortened(at) : request(it, at, model);
+    const room = await booked(it, at, asked);
+    if (room === "none") return;
+    const { output: maxOutputTokens, limit } = room ?? {};
+    const wanted = room ? { ...asked, maxOutputTokens } : asked;
+    journal.countTurn();
     if (first) {
-      const step = await summarise(it, at, model);
+      const reply = await journal.work(() => ask(it, model, wanted));
+      const step = summarised(it, at, model.name, reply);
       return void await journal.commit(() => step);
     }
     journal.show(at.path, { message: id, begins: true });
     const reply = await journal.work(async () => {
-      const reply = await ask(
-        it,
-        model,
-        request(it, at, model),
-        (delta) => journal.show(at.path, { message: id, delta }),
-      );
+      const reply = await ask(it, model, wanted, (delta) => journal.show(at.path, { message: id, delta }));
       // Who watches gets the last pieces before the whole.
       await journal.shown();
       return reply;
     });
-    await accept(it, at, {
+    const message = {
       role: "assistant",
       id,
       model: model.name,
       at: journal.now(),
       ...withIds(it, at, reply),
-    });
+    } as const;
+    await accept(it, at, message, limit);
   } catch (error) {
     if (journal.cut) return await journal.park();
     await journal.commit(() => refused(it, at, id, error, first));
   } finally {
     journal.show(at.path, { message: id, ends: true });
   }
+}
+
+/** A1. What is booked for a call; undefined: the run has no limits; "none": it cannot be made now, or never. */
+async function booked(it: Loop, at: Frame, asked: ModelRequest): Promise<Booking | undefined | "none"> {
+  const { journal } = it;
+  if (!journal.settings.limits) return undefined;
+  const input = inputBound(asked, at, modelOf(it)), already = journal.booking(at.path);
+  if (already && already.tokens - already.output >= input) return already;
+  let room: Booking | undefined;
+  await journal.commit(() => {
+    const answer = allowed(it, at, modelOf(it), input);
+    if (!("code" in answer)) {
+      room = answer;
+      return { change: { count: { book: { frame: at.path, booking: room } } } };
+    }
+    // What is booked for loops beside this one may turn out to be too much.
+    return journal.sharing(at.path) ? undefined : fail(journal, answer.code, answer.message);
+  });
+  if (!room) await journal.work(() => journal.sleep(neighboursMs));
+  return room ?? "none";
 }
 
 function request({ menu, settings }: Loop, at: Frame, model: Model): ModelRequest {
@@ -121,7 +150,12 @@ function withIds(
 }
 
 /** Commits the message with what follows from it at once: its first call's start, or the end. */
-async function accept(it: Loop, at: Frame, message: AssistantMessage): Promise<void> {
+async function accept(
+  it: Loop,
+  at: Frame,
+  message: AssistantMessage,
+  limit: Booking["limit"],
+): Promise<void> {
   const { journal } = it;
   const { role: _role, id, ...body } = message;
   const calls: CallState[] = callsOf(message).map((call, index) => ({
@@ -131,15 +165,15 @@ async function accept(it: Loop, at: Frame, message: AssistantMessage): Promise<v
   }));
   const said: Part = {
     append: [journal.entry("assistant", at.path, body, { n: at.turn, id })],
-    count: { usage: message.usage },
+    count: spent(it, message.model, message.usage),
   };
   const after: Frame = { ...at, message, calls };
   await journal.commit(() => {
-    const refusal = ending(message);
+    const refusal = ending(message, limit);
     if (refusal) {
       const notRun = calls.map((call) => unanswered(journal, call, "The model's message was refused"));
       const end = "fail" in refusal
-        ? fail(journal, "stop_reason", refusal.fail).change!
+        ? fail(journal, refusal.code, refusal.fail).change!
         : finish(it, after, refusal.finish);
       return { change: merge(said, { append: notRun }, end), advances: true };
     }
@@ -158,12 +192,19 @@ async function accept(it: Loop, at: Frame, message: AssistantMessage): Promise<v
 }
 
 /** Messages after which nothing is executed, whatever they ask for (CASES B19, B21). */
-function ending(message: AssistantMessage): { finish: "refusal" } | { fail: string } | undefined {
+function ending(
+  message: AssistantMessage,
+  limit: Booking["limit"],
+): { finish: "refusal" } | { fail: string; code: string } | undefined {
   if (message.stopReason === "refusal") return { finish: "refusal" };
   if (message.stopReason === "other") {
     return {
+      code: "stop_reason",
       fail: `The model stopped for a reason that is not known here: ${message.stopDetail ?? "none given"}`,
     };
+  }
+  if (message.stopReason === "length" && limit) {
+    return { code: limit, fail: "The model's message was cut where it would have passed the run's limit" };
   }
 }
 
@@ -195,6 +236,9 @@ function refused(it: Loop, at: Frame, id: string, error: unknown, compacting: bo
   }
   const body = { code: failure.code, message: failure.message, until: journal.now() + wait };
   return {
-    change: { append: [journal.entry("retry", at.path, body, { n, id })], count: { unaccounted: 1 } },
+    change: {
+      append: [journal.entry("retry", at.path, body, { n, id })],
+      count: { unaccounted: 1, ...(failure.free ? {} : { forfeit: at.path }) },
+    },
   };
 }

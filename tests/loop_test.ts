@@ -228,11 +228,3 @@ Deno.test("a failed run leaves its thread usable, and every call answered", asyn
     "user",
   ]);
 });
-
-Deno.test("no model call begins once the run has used its tokens, counted over all slices", async () => {
-  const h = harness(() => again, { tools: [add], budget: { turns: 1 } });
-  const { run } = await h.start("Go", { limits: { maxTokensTotal: 40 } });
-  const view = await h.ended(run);
-  assert.deepEqual([view.status, view.error?.code], ["failed", "max_tokens_total"]);
-  assert.equal(h.model.requests.length, 3, "15 tokens a turn");
-});

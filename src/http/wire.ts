@@ -44,7 +44,8 @@ export function settingsIn(body: Wire<typeof schema.StartRun>): Settings {
     followUpMode: body.follow_up_mode,
     callbackUrl: body.callback_url,
     metadata: body.metadata,
-    limits: body.limits && { maxTokensTotal: body.limits.max_tokens_total },
+    limits: body.limits &&
+      given({ maxTokensTotal: body.limits.max_tokens_total, maxCostUsd: body.limits.max_cost_usd }),
   });
 }
 
@@ -91,6 +92,8 @@ export function runOut(view: RunView): Wire<typeof schema.Run> {
     iterations: view.iterations,
     slices: view.slices,
     usage: view.usage,
+    cost_usd: view.usd,
+    booked: view.booked && { tokens: view.booked.tokens, cost_usd: view.booked.usd },
     waiting_for: view.waitingFor?.map(waitingOut),
     successor: view.successor,
     created_at: view.createdAt,

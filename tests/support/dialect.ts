@@ -30,6 +30,8 @@ export interface Dialect {
   single(body: any): unknown;
   /** Arguments come whole and as objects: what is no JSON cannot come, and how they were spelled is not kept. */
   objects?: true;
+  /** What its usage counts besides. */
+  counts?: { written: number };
   /** The items of a request that give thinking back; absent: this wire has none. */
   thoughts?(body: any): unknown[];
 }
@@ -144,6 +146,7 @@ export const dialects: Dialect[] = [
   },
   {
     wire: "anthropic",
+    counts: { written: 3 },
     model: (url, apiKey = "key-1") => anthropic("anthropic/m", { apiKey, baseURL: url }),
     frames({ text = [], calls = [], thinking, stop = calls.length ? "tool_use" : "end_turn" }) {
       const blocks = [

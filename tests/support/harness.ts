@@ -1,7 +1,7 @@
 /** A whole Pawl in virtual time, over a real store: what a test needs to start runs, steer them and see how they end. */
 import type { Budget } from "../../src/budget.ts";
 import type { Placed } from "../../src/event.ts";
-import type { Model, Models } from "../../src/model.ts";
+import type { Model, Models, Price } from "../../src/model.ts";
 import type { Hooks } from "../../src/hook.ts";
 import type { Delivery, Queue } from "../../src/queue.ts";
 import { Registry, type RegistryOptions } from "../../src/registry.ts";
@@ -24,6 +24,7 @@ export interface HarnessOptions extends RegistryOptions, Hooks {
   compactTokens?: number;
   patience?: { firstMs?: number; idleMs?: number };
   warm?: Warm;
+  price?: Price;
 }
 
 export type Harness = ReturnType<typeof harness>;
@@ -56,7 +57,7 @@ export function harness(
   const pawl = createRuntime({
     store,
     queue,
-    models: only(model),
+    models: only(model, options.price),
     registry: new Registry(options.tools ?? [], options),
     beforeToolCall: options.beforeToolCall,
     afterToolCall: options.afterToolCall,
@@ -109,6 +110,11 @@ export function harness(
   };
 }
 
-export function only(model: Model): Models {
-  return { default: model.name, get: () => model };
+/** A price makes that of all models known. */
+export function only(model: Model, price?: Price): Models {
+  return {
+    default: model.name,
+    get: () => model,
+    ...(price ? { prices: () => Promise.resolve(() => price) } : {}),
+  };
 }

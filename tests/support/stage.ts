@@ -10,7 +10,7 @@ import { sqliteStore } from "../../src/store/sqlite.ts";
 import type { Tool } from "../../src/tool.ts";
 import type { StartOptions } from "../../src/verbs.ts";
 import { only } from "./harness.ts";
-import { type Said, scriptedModel } from "./scripted_model.ts";
+import { scriptedModel } from "./scripted_model.ts";
 import { logOf } from "./simulation/facts.ts";
 import { type Fate, forever, type Isolate, minute, tenant, unlessDead, World } from "./simulation/world.ts";
 
@@ -34,7 +34,7 @@ export class Stage {
   #messages = 0;
   #working?: Isolate;
 
-  constructor(script: Said[], { tools = [], budget, ttlMs }: StageOptions = {}) {
+  constructor(script: Parameters<typeof scriptedModel>[0], { tools = [], budget, ttlMs }: StageOptions = {}) {
     this.model = scriptedModel(script);
     this.world = new World({
       seed: 1,

@@ -116,7 +116,7 @@ export function gemini(body: any): void {
   toolsTaken(body);
   for (const part of body.systemInstruction?.parts ?? []) said(part.text, "systemInstruction");
   const { responseMimeType, responseJsonSchema, ...config } = body.generationConfig ?? {};
-  known(config, "", "generation_config");
+  known(config, "maxOutputTokens", "generation_config");
   if (responseJsonSchema) {
     demand(responseMimeType === "application/json", "a response schema needs a JSON mime type");
     rootTaken(responseJsonSchema, "response_json_schema");
