@@ -253,6 +253,8 @@ function close(it: Loop, at: Frame, results: { call: CallState; result: Result }
   }
   // While neighbours still run, what comes after them has to wait for them.
   const others = after.calls.some((call) => call.state === "begun" || call.state === "waiting");
-  const next = others || steered(it) ? undefined : begin(it, after);
+  // What is answered from the log begins when its answer is there.
+  const waits = others || results.some(({ result }) => result.reusable);
+  const next = waits || steered(it) ? undefined : begin(it, after);
   return { change: written, quiet: next, advances: true };
 }
