@@ -4,7 +4,7 @@ import * as z from "zod";
 import { type Message, textOf, type ToolMessage, type UserBlock } from "../src/message.ts";
 import { Registry } from "../src/registry.ts";
 import type { Settings } from "../src/run.ts";
-import { agenticFunction, defineTool, type Tool, ToolOutput } from "../src/tool.ts";
+import { agenticFunction, type Tool, ToolOutput } from "../src/tool.ts";
 import { type Harness, harness, type HarnessOptions } from "./support/harness.ts";
 import { calls, type Said } from "./support/scripted_model.ts";
 
