@@ -49,26 +49,34 @@ export function anthropic(name: string, { apiKey, baseURL }: AnthropicOptions): 
   };
 }
 
-/** The request on the wire. */
+/** A prefix of the request that the vendor's cache keeps, up to here. */
+const cached = { cache_control: { type: "ephemeral" as const } };
+
+/**
+ * The request on the wire, what grows last. Three of the four marks of its cache are used: after the tools, after the system prompt, and after
+ * everything, which the vendor sets itself, so that no message is spelled differently later.
+ */
 export function messagesBody(model: string, request: ModelRequest): Anthropic.MessageCreateParamsStreaming {
   const { system, messages, tools, responseFormat: schema, maxOutputTokens = maxTokens } = request;
   return {
     model,
     max_tokens: Math.min(maxTokens, maxOutputTokens),
-    ...(system ? { system } : {}),
-    messages: merged(messages),
     stream: true,
+    ...cached,
     ...(tools.length
       ? {
-        tools: tools.map(({ name, description, parameters }) => ({
+        tools: tools.map(({ name, description, parameters }, index) => ({
           name,
           description,
           input_schema: parameters as Anthropic.Tool.InputSchema,
+          ...(index === tools.length - 1 ? cached : {}),
         })),
         tool_choice: choice(request),
       }
       : {}),
+    ...(system ? { system: [{ type: "text", text: system, ...cached }] } : {}),
     ...(schema ? { output_config: { format: { type: "json_schema", schema } } } : {}),
+    messages: merged(messages),
   };
 }
 

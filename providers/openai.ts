@@ -29,7 +29,6 @@ export function responsesBody(model: string, request: ModelRequest): Body {
   return {
     model,
     ...(system ? { instructions: system } : {}),
-    input: messages.flatMap(items),
     stream: true,
     store: false,
     ...(maxOutputTokens === undefined ? {} : { max_output_tokens: maxOutputTokens }),
@@ -52,6 +51,8 @@ export function responsesBody(model: string, request: ModelRequest): Body {
     ...(schema
       ? { text: { format: { type: "json_schema", name: formatName, schema, strict: strict(schema) } } }
       : {}),
+    // What grows comes last.
+    input: messages.flatMap(items),
   };
 }
 

@@ -27,7 +27,6 @@ export function chatBody(model: string, request: ModelRequest): Body {
     request;
   return {
     model,
-    messages: [...(system ? [{ role: "system" as const, content: system }] : []), ...chatMessages(messages)],
     stream: true,
     stream_options: { include_usage: true },
     // OpenAI's newer models refuse the old name, other servers do not know the new one.
@@ -56,6 +55,8 @@ export function chatBody(model: string, request: ModelRequest): Body {
         },
       }
       : {}),
+    // What grows comes last.
+    messages: [...(system ? [{ role: "system" as const, content: system }] : []), ...chatMessages(messages)],
   };
 }
 

@@ -30,8 +30,8 @@ export interface Bodies {
   reask: { content: string; at: number };
   /** Turn n begins, so a model call is permitted; `ended` says what the turn before it held. */
   turn: { ended?: { message: string; results: string[] } };
-  /** The model's message of turn n. */
-  assistant: Omit<AssistantMessage, "role" | "id">;
+  /** The model's message of turn n. `menu` tells the tools that it was shown from others, where they are not those of the message before. */
+  assistant: Omit<AssistantMessage, "role" | "id"> & { menu?: string };
   /** A model call failed and will be tried again, not before `until`; n counts the failures of this turn, id is the message's. */
   retry: { code: string; message: string; until: number };
   /** What the model gets of the frame begins anew; n is the turn, id the summary's. */

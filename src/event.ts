@@ -111,7 +111,8 @@ export class Projector {
         return [...this.#turnEnd(entry.n - 1, entry.body.ended), { type: "turn_start", turn: entry.n }];
       }
       case "assistant": {
-        const message: AssistantMessage = { role: "assistant", id: entry.id, ...entry.body };
+        const { menu: _, ...body } = entry.body;
+        const message: AssistantMessage = { role: "assistant", id: entry.id, ...body };
         this.#messages.add(entry.id);
         callsOf(message).forEach((call) => this.#calls.set(call.id, { call, started: false }));
         return [{ type: "message_start", message }, { type: "message_end", message }];

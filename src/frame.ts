@@ -54,6 +54,8 @@ export interface Frame {
   compacted: boolean;
   /** Tools that it has found or called, in that order: what `messages` show of deferred ones holds as long as they do. */
   loaded: Set<string>;
+  /** What the tools of its last request are told apart by. */
+  menu?: string;
   /** The last text that the model said in this frame and run. */
   text: string;
   /** The message that opened the frame, or the last of those: what the run is to end with is said there. */

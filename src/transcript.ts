@@ -121,8 +121,14 @@ export class Transcript {
       case "assistant": {
         const frame = this.#frames.get(path);
         if (!frame) return;
-        const message: AssistantMessage = { role: "assistant", id: entry.id, ...entry.body };
-        Object.assign(frame, { message, compacted: false, used: message.usage.input + message.usage.output });
+        const { menu = frame.menu, ...body } = entry.body;
+        const message: AssistantMessage = { role: "assistant", id: entry.id, ...body };
+        Object.assign(frame, {
+          menu,
+          message,
+          compacted: false,
+          used: message.usage.input + message.usage.output,
+        });
         frame.text = textOf(message.content) || frame.text;
         frame.messages.push(message);
         frame.calls = callsOf(message).map((call, index) => ({

@@ -9,6 +9,7 @@ import { offered } from "./deferred.ts";
 import { callPath, publicId, turnPath } from "./entry.ts";
 import { InputError, messageOf } from "./errors.ts";
 import { begin } from "./dispatch.ts";
+import { hashOf } from "./fingerprint.ts";
 import type { Booking, Part, Step } from "./journal.ts";
 import {
   choiceOf,
@@ -58,6 +59,13 @@ export async function turn(it: Loop, at: Frame): Promise<void> {
       const step = summarised(it, at, model.name, reply);
       return void await journal.commit(() => step);
     }
+    const menu = hashOf(JSON.stringify(asked.tools));
+    if (at.menu !== undefined && at.menu !== menu && !at.retries) {
+      journal.warn(
+        "menu_changed",
+        "The model is shown other tools than before, so its vendor's cache begins anew",
+      );
+    }
     journal.show(at.path, { message: id, begins: true });
     const reply = await journal.work(async () => {
       const reply = await ask(it, model, wanted, (delta) => journal.show(at.path, { message: id, delta }));
@@ -72,7 +80,7 @@ export async function turn(it: Loop, at: Frame): Promise<void> {
       at: journal.now(),
       ...withIds(it, at, reply),
     } as const;
-    await accept(it, at, message, limit);
+    await accept(it, at, message, { limit, menu });
   } catch (error) {
     if (journal.cut) return await journal.park();
     await journal.commit(() => refused(it, at, id, error, first));
@@ -154,7 +162,7 @@ async function accept(
   it: Loop,
   at: Frame,
   message: AssistantMessage,
-  limit: Booking["limit"],
+  { limit, menu }: { limit: Booking["limit"]; menu: string },
 ): Promise<void> {
   const { journal } = it;
   const { role: _role, id, ...body } = message;
@@ -164,7 +172,9 @@ async function accept(
     state: "pending",
   }));
   const said: Part = {
-    append: [journal.entry("assistant", at.path, body, { n: at.turn, id })],
+    append: [
+      journal.entry("assistant", at.path, menu === at.menu ? body : { ...body, menu }, { n: at.turn, id }),
+    ],
     count: spent(it, message.model, message.usage),
   };
   const after: Frame = { ...at, message, calls };

@@ -184,7 +184,10 @@ function anthropic(body: any): void {
     body.tool_choice?.name,
   );
   demand(body.max_tokens > 0, "max_tokens: field required");
-  if (body.system !== undefined) said(body.system, "system");
+  const system = typeof body.system === "string" ? [{ text: body.system }] : body.system ?? [];
+  for (const { text } of system) said(text, "system");
+  const marks = JSON.stringify(body).split('"cache_control"').length - 1;
+  demand(marks <= 4, `a maximum of 4 blocks with cache_control may be provided. Found ${marks}`);
   demand(body.messages?.[0]?.role === "user", "first message must use the user role");
   if (body.output_config?.format) {
     demand(body.output_config.format.type === "json_schema", "output_config.format is of no type");
