@@ -123,6 +123,12 @@ export function encode<K extends Kind>(
   return `${kind} ${run} ${path} ${n} ${id}\n${JSON.stringify(body)}`;
 }
 
+const kinds: Record<Kind, true> = {
+  ...{ start: true, slice: true, queued: true, withdrawn: true, user: true, reask: true, turn: true },
+  ...{ assistant: true, retry: true, compact: true, call: true, wait: true, answer: true, result: true },
+  ...{ enter: true, step: true, return: true, warning: true, pause: true, end: true },
+};
+
 /** Reads an entry. Throws FatalError at anything that this version did not write. */
 export function decode(text: string): Entry {
   const cut = text.indexOf("\n");
@@ -131,6 +137,12 @@ export function decode(text: string): Entry {
     throw new FatalError(
       "schema",
       `Read the log: expected "kind run path n id", found "${text.slice(0, 80)}"`,
+    );
+  }
+  if (!Object.hasOwn(kinds, kind!)) {
+    throw new FatalError(
+      "schema",
+      `Read the log: "${kind}" is an entry of another version. Run a newer Pawl`,
     );
   }
   return { kind, run, path, n: Number(n), id, body: JSON.parse(text.slice(cut + 1)) } as Entry;

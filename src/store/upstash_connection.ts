@@ -5,6 +5,7 @@
 import { errors, Redis } from "@upstash/redis/cloudflare";
 import { digest, hex } from "../digest.ts";
 import { FatalError, messageOf, RetryableError } from "../errors.ts";
+import { newerVersion, version } from "./upstash_thread.ts";
 
 export type Reply = null | string | number | Reply[];
 
@@ -119,7 +120,13 @@ export class Connection {
   }
 
   #refusal(error: string): Error {
-    const said = saying(error);
+    const said = saying(error), [, newer] = new RegExp(`${newerVersion} (\\d+)`).exec(said) ?? [];
+    if (newer) {
+      return new FatalError(
+        "schema",
+        `Read the thread: it has schema version ${newer}, this version of Pawl reads ${version}. Run a newer Pawl`,
+      );
+    }
     return /^(WRONGPASS|NOAUTH|NOPERM|Unauthorized)/i.test(said)
       ? new FatalError("store", `Upstash Redis refuses the token: ${said}`)
       : new RetryableError(`Upstash Redis: ${said}`);

@@ -6,6 +6,11 @@
  * into the body of an entry (DESIGN rule 6). It reads the meta once, changes it in memory, and writes what changed at its end.
  */
 
+/** Of what a thread's keys hold, kept in its meta. Whoever changes that counts it up and says how older threads become the new. */
+export const version = 1;
+/** How scripts say that a thread has a version from the future. */
+export const newerVersion = "PAWL_VERSION";
+
 /** In the order in which scripts take them. The last two have ends of their own; the others end together with the thread. */
 const names = ["meta", "log", "open", "mail", "runs", "seen", "blobs", "live", "lease"];
 
@@ -23,6 +28,7 @@ export function channelOf(prefix: string, thread: string): string {
  * and `seen` begin empty and get their end with their first value; they are never empty again.
  */
 export const prelude = `
+local VERSION = ${version}
 local META, LOG, OPEN, MAIL, RUNS, SEEN, BLOBS, LIVE, LEASE = unpack(KEYS)
 local lasting = {META, LOG, OPEN, MAIL, RUNS, SEEN, BLOBS}
 local call, max = redis.call, math.max
@@ -54,7 +60,7 @@ end
 -- Meta: m is what it is to be, was what Redis holds. A number that is 0, or a text that is '', is absent.
 local texts = {'incarnation', 'run', 'status', 'outcome', 'holder', 'progress', 'watchers', 'live'}
 local numbers = {'claimed', 'token', 'sequence', 'ticket', 'attempts', 'claims', 'length', 'wake', 'due', 'ends',
-  'steering', 'follow_up', 'mail_bytes', 'keys'}
+  'steering', 'follow_up', 'mail_bytes', 'keys', 'version'}
 local fields = {}
 for _, f in ipairs(texts) do fields[#fields + 1] = f end
 for _, f in ipairs(numbers) do fields[#fields + 1] = f end
@@ -67,6 +73,7 @@ local function fill(values)
 end
 local function load()
   fill(call('HMGET', META, unpack(fields)))
+  if m.version > VERSION then error('${newerVersion} ' .. m.version) end
   return m.incarnation ~= '' and not (alone and m.ends <= now)
 end
 local function digits(n) return string.format('%.0f', n) end
@@ -120,7 +127,7 @@ end
 local function make(incarnation)
   call('DEL', unpack(KEYS))
   fill({})
-  m.incarnation = incarnation
+  m.incarnation, m.version = incarnation, VERSION
   call('HSET', OPEN, '', '')
   call('RPUSH', MAIL, '')
 end

@@ -9,7 +9,9 @@ import type { UpstashRest } from "./upstash_rest.ts";
 import type { VirtualTime } from "./virtual_time.ts";
 
 /** Makes a store for one world. Worlds come one after another: this process has one `fetch`, and it serves the latest. */
-export function upstashWorlds(rest: UpstashRest): (time: VirtualTime, ttlMs?: number) => Store {
+export function upstashWorlds(
+  rest: UpstashRest,
+): (time: VirtualTime, ttlMs?: number, prefix?: string) => Store {
   const network = globalThis.fetch;
   let latest: VirtualTime;
   const ask = async (url: string, init?: RequestInit) => {
@@ -20,9 +22,9 @@ export function upstashWorlds(rest: UpstashRest): (time: VirtualTime, ttlMs?: nu
   globalThis.fetch = (input, init) =>
     `${input}`.startsWith(rest.url) ? latest.during(ask(`${input}`, init)) : network(input, init);
 
-  return (time, ttlMs) => {
+  return (time, ttlMs, prefix = freshPrefix()) => {
     latest = time;
-    const { url, token } = rest, prefix = freshPrefix();
+    const { url, token } = rest;
     const store = upstashStore({ url, token, prefix, ttlMs, clock: time.background() });
     const close = async () => {
       await store.close();
