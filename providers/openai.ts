@@ -16,8 +16,8 @@ const vendor = "openai";
 /** The model `name` ("openai/…") over the Responses API. */
 export function openai(name: string, options: OpenAIOptions): Model {
   return overWire(name, options, {
+    path: "/responses",
     body: responsesBody,
-    create: (sdk, body, signal) => sdk.responses.create(body, { signal }),
     reader: responsesReader,
   });
 }

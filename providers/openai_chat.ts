@@ -15,8 +15,8 @@ type Body = OpenAI.Chat.ChatCompletionCreateParamsStreaming;
 /** The model `name` ("openai-chat/…") over Chat Completions. */
 export function openaiChat(name: string, options: OpenAIOptions): Model {
   return overWire(name, options, {
+    path: "/chat/completions",
     body: chatBody,
-    create: (sdk, body, signal) => sdk.chat.completions.create(body, { signal }),
     reader: chatReader,
   });
 }
