@@ -5,14 +5,13 @@ const root = new URL("../", import.meta.url);
 const read = (path: string) => Deno.readTextFile(new URL(path, root));
 const readme = await read("README.md");
 
-/** All files that a deployment is made of. */
+/** All files that may look at settings; drivers are handed theirs. */
 async function sources(): Promise<string[]> {
   const found = ["main.ts", "worker.ts", "service.ts", "setup_schedule.ts"];
   const folders = ["src/", "providers/", "tools/"];
   for (const folder of folders) {
     for await (const { name, isDirectory } of Deno.readDir(new URL(folder, root))) {
-      if (isDirectory) folders.push(`${folder}${name}/`);
-      else found.push(`${folder}${name}`);
+      if (!isDirectory) found.push(`${folder}${name}`);
     }
   }
   return await Promise.all(found.map(read));
