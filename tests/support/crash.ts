@@ -4,9 +4,9 @@
  */
 import { decode, type Entry } from "../../src/entry.ts";
 import type { Key, Verbs } from "../../src/verbs.ts";
-import { type Message, textOf } from "../../src/message.ts";
+import { type Message, textOf, type Usage, type UserMessage } from "../../src/message.ts";
 import type { ModelReply, ModelRequest } from "../../src/model.ts";
-import { isActive, type Settings, type Status, threadKey } from "../../src/run.ts";
+import { type Amount, isActive, type Settings, type Status, threadKey } from "../../src/run.ts";
 import type { Store } from "../../src/store.ts";
 import { sqliteStore } from "../../src/store/sqlite.ts";
 import { agenticFunction, defineTool, type ToolContext } from "../../src/tool.ts";
@@ -20,12 +20,15 @@ import type { VirtualTime } from "./virtual_time.ts";
 export interface Scenario {
   name: string;
   settings: Settings;
+  compactTokens?: number;
   /** What the model says to a request; undefined: it thinks on until the steering has been accepted. */
   says(request: ModelRequest, steered: boolean): Partial<ModelReply> | string | undefined;
 }
 
 export interface Played {
   status: Status;
+  usage: Usage;
+  booked?: Amount;
   /** The transcript in short. */
   transcript: string[];
   log: Entry[];
@@ -68,6 +71,22 @@ export const scenarios: Scenario[] = [
     },
   },
   {
+    name: "a summary, under limits",
+    settings: {
+      steering: "after_batch",
+      tools: ["pay", "look", "wait", ask],
+      limits: { maxTokensTotal: 1_000_000 },
+    },
+    compactTokens: 5_000,
+    says: (request, steered) => {
+      const [{ content }] = request.messages as [UserMessage], text = textOf(content);
+      if (text.includes("Summarise this conversation")) return "So far they paid";
+      if (text.includes("So far they paid")) return "Done";
+      if (!steered) return undefined;
+      return [batch, { ...calls(["wait"]), usage: { input: 6_000, output: 500 } }][asked(request)]!;
+    },
+  },
+  {
     name: "nested loops side by side",
     settings: { steering: "after_batch", tools: ["pay", "look", "wait", "agent", ask] },
     says: (request, steered) => {
@@ -100,6 +119,7 @@ export async function play(
   const played: Played = {
     ...{
       status: "queued",
+      usage: { input: 0, output: 0 },
       transcript: [],
       log: [],
       ran: {},
@@ -115,6 +135,7 @@ export async function play(
     seed: 1,
     faults: 0,
     store,
+    compactTokens: scenario.compactTokens,
     tools: (world, isolate) => tools(world, isolate, played),
     models: (world, isolate) => {
       const clock = world.clockOf(isolate);
@@ -165,7 +186,8 @@ export async function play(
   const door = world.isolate("reader", true).pawl;
   const { messages } = await world.time.until(door.messages(tenant, { thread: "t" }, { limit: 1000 }));
   played.transcript = messages.map(brief);
-  played.status = (await world.time.until(door.run(tenant, run))).status;
+  const { status, usage, booked } = await world.time.until(door.run(tenant, run));
+  Object.assign(played, { status, usage, booked });
   await world.store.close();
   return played;
 }
@@ -290,12 +312,10 @@ function payments(log: Entry[]): Set<string> {
 }
 
 function whole(said: Partial<ModelReply> | string): ModelReply {
-  const content = typeof said === "string" ? [{ type: "text" as const, text: said }] : said.content!;
-  return {
-    content,
-    stopReason: typeof said === "string" ? "stop" : "tool_calls",
-    usage: { input: 10, output: 5 },
-  };
+  const usage = { input: 10, output: 5 };
+  return typeof said === "string"
+    ? { content: [{ type: "text", text: said }], stopReason: "stop", usage }
+    : { stopReason: "tool_calls", usage, ...said, content: said.content! };
 }
 
 function brief(message: Message): string {

@@ -27,6 +27,9 @@ export async function cutEverywhere(scenario: Scenario, store?: MakeStore): Prom
   );
 }
 
+/** In tokens, of one call: what it may say, and far more than it is asked. */
+const mostBooked = 8_192 + 7_000;
+
 /** Answers how many payments are unknown. */
 function judge(played: Played, calm: Played, where: string): number {
   const unknown = new Set<string>();
@@ -51,6 +54,9 @@ function judge(played: Played, calm: Played, where: string): number {
   );
   assert.deepEqual(played.transcript, known, where);
   assert.equal(played.status, "completed", where);
+  // What each message used counts once; what nobody knows stays booked.
+  assert.deepEqual(played.usage, calm.usage, where);
+  assert.ok((played.booked?.tokens ?? 0) <= played.cuts * mostBooked, where);
 
   const { pay = [], look = [], save = [] } = played.ran;
   assert.equal(new Set(pay).size, pay.length, `${where}: paid twice`);

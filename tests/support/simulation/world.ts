@@ -43,6 +43,7 @@ export interface WorldOptions {
   faults: number;
   budget?: Partial<Budget>;
   ttlMs?: number;
+  compactTokens?: number;
   trace?(line: string): void;
   /** What is shown to those who look on takes no time. */
   shownAtOnce?: boolean;
@@ -109,7 +110,7 @@ export class World {
     const number = observer ? 0 : ++this.#workers;
     const made = { name, dead: false, mourners: [], renewalsFailed: [], observer, number };
     const isolate = made as Omit<Isolate, "pawl"> as Isolate;
-    const { budget, ttlMs, tools, models } = this.options;
+    const { budget, ttlMs, compactTokens, tools, models } = this.options;
     isolate.pawl = createRuntime({
       store: this.#storeFor(isolate),
       queue: this.#queueFor(isolate),
@@ -118,6 +119,7 @@ export class World {
       clock: this.clockOf(isolate),
       budget,
       ttlMs,
+      compactTokens,
     });
     this.isolates.push(isolate);
     return isolate;
