@@ -48,8 +48,8 @@ export interface Frame {
   summary?: { message: UserMessage; from: number };
   /** Tokens of the last model call; 0 after a summary. */
   used: number;
-  /** The vendor has refused the context as too long. */
-  overflowed: boolean;
+  /** How often the vendor has refused the present turn's context, or what was to be summarised of it, as too long. */
+  overflows: number;
   /** A summary was tried since the model last said something. */
   compacted: boolean;
   /** Tools that it has found or called, in that order: what `messages` show of deferred ones holds as long as they do. */
@@ -83,7 +83,7 @@ export function newFrame(path: string, kept: Kept = { messages: [], used: 0, loa
     messages: kept.messages,
     summary: kept.summary,
     used: kept.used,
-    overflowed: false,
+    overflows: 0,
     compacted: false,
     loaded: kept.loaded,
     text: "",

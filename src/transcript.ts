@@ -110,7 +110,7 @@ export class Transcript {
       case "retry": {
         const frame = this.#frames.get(path);
         if (frame) Object.assign(frame, { retries: entry.n, retryAt: entry.body.until });
-        if (frame && entry.body.code === "context_overflow") frame.overflowed = true;
+        if (frame && entry.body.code === "context_overflow") frame.overflows++;
         return;
       }
       case "compact": {
@@ -124,6 +124,7 @@ export class Transcript {
         const { menu = frame.menu, ...body } = entry.body;
         const message: AssistantMessage = { role: "assistant", id: entry.id, ...body };
         Object.assign(frame, {
+          overflows: 0,
           menu,
           message,
           compacted: false,
@@ -179,7 +180,7 @@ export class Transcript {
   }
 
   #compact(frame: Frame, { id, body }: EntryOf<"compact">): void {
-    Object.assign(frame, { compacted: true, overflowed: false, retries: 0, retryAt: 0 });
+    Object.assign(frame, { compacted: true, overflows: 0, retries: 0, retryAt: 0 });
     if ("failed" in body) return;
     const content = `Summary of what was said before; those messages are no longer shown:\n\n${body.summary}`;
     const message: UserMessage = { role: "user", id, source: "pawl", content, at: body.at };

@@ -3,7 +3,7 @@
  * counted in the log, so that a crash does not give it a fresh start (DESIGN rule 7).
  */
 import { allowed, inputBound } from "./allowance.ts";
-import { compactable, contextOf, notSummarised, outgrown, shortened, summarised } from "./compaction.ts";
+import { contextOf, notSummarised, outgrown, shortened, shortens, summarised } from "./compaction.ts";
 import { asksForMore, instruction } from "./decision.ts";
 import { offered } from "./deferred.ts";
 import { callPath, publicId, turnPath } from "./entry.ts";
@@ -237,11 +237,11 @@ function refused(it: Loop, at: Frame, id: string, error: unknown, compacting: bo
   const { journal } = it;
   if (error instanceof InputError) return fail(journal, "model", error.message);
   const failure = error instanceof ModelError ? error : new ModelError("bad_request", messageOf(error));
-  const shorter = failure.code === "context_overflow" && compactable(at);
+  const shorter = failure.code === "context_overflow" && shortens(at);
   const n = at.retries + 1, wait = shorter ? 0 : waitMs(n, failure.retryAfterMs, journal.chance());
-  if (!(failure.retryable || shorter) || n > maxRetries || wait > longestWaitMs) {
+  if (!shorter && (!failure.retryable || n > maxRetries || wait > longestWaitMs)) {
     // Only what the vendor has refused cannot go on as it is.
-    if (compacting && !at.overflowed) return notSummarised(it, at, failure.message);
+    if (compacting && !at.overflows) return notSummarised(it, at, failure.message);
     return fail(journal, failure.code, failure.message);
   }
   const body = { code: failure.code, message: failure.message, until: journal.now() + wait };

@@ -1,10 +1,13 @@
 /** Long threads: older messages are summarised, the log keeps them, and nothing of it can go round in circles. */
 import assert from "node:assert/strict";
+import fc from "fast-check";
 import { agenticFunction, defineTool } from "../src/mod.ts";
 import { ModelError, type ModelRequest } from "../src/model.ts";
 import { harness } from "./support/harness.ts";
 import { calls, type Said } from "./support/scripted_model.ts";
 import { Stage } from "./support/stage.ts";
+import { faultOf } from "./support/strict.ts";
+import { sent, wires } from "./support/transcript.ts";
 
 const anything = { type: "object" } as const;
 const long = "word ".repeat(400);
@@ -95,19 +98,34 @@ Deno.test("a prompt that alone is too long ends the run at once", async () => {
   assert.equal(scene.model.requests.length, 1);
 });
 
-Deno.test("a summary that is itself too long is asked for again with less", async () => {
-  const asked: number[] = [];
+Deno.test("a summary that is itself too long is asked for once more, with much less (CASES E06)", async () => {
+  for (const helps of [true, false]) {
+    const asked: number[] = [];
+    const scene = harness((request: ModelRequest, n: number): Said => {
+      if (asksForSummary(request)) {
+        asked.push(textsOf(request)[0]!.length);
+        return asked.length < 2 || !helps ? overflow() : "Short.";
+      }
+      return n <= 4 ? calls(["big"]) : n === 5 ? overflow() : "done";
+    }, { tools: [big] });
+    const { run } = await scene.start("Go");
+    const { text, error } = await scene.ended(run);
+    assert.deepEqual([text, error?.code], helps ? ["done", undefined] : [undefined, "context_overflow"]);
+    assert.equal(asked.length, 2);
+    assert.ok(asked[0]! > 2 * asked[1]!);
+  }
+});
+
+Deno.test("however often other failures came before, what is too long is still summarised", async () => {
+  let failed = 0;
   const scene = harness((request: ModelRequest, n: number): Said => {
-    if (asksForSummary(request)) {
-      asked.push(textsOf(request)[0]!.length);
-      return asked.length < 3 ? overflow() : "Short.";
-    }
-    return n <= 4 ? calls(["big"]) : n === 5 ? overflow() : "done";
+    if (asksForSummary(request)) return "Short.";
+    if (n <= 4) return calls(["big"]);
+    if (failed++ < 4) return new ModelError("overloaded", "busy");
+    return failed === 5 ? overflow() : "done";
   }, { tools: [big] });
   const { run } = await scene.start("Go");
   assert.equal((await scene.ended(run)).text, "done");
-  assert.equal(asked.length, 3);
-  assert.ok(asked[0]! > asked[1]! && asked[1]! > asked[2]!);
 });
 
 Deno.test("without a summary the run goes on as it is, where the vendor has not refused it, and says so", async () => {
@@ -181,4 +199,40 @@ Deno.test("a summary survives a crash: made again before its commit, and kept af
     assert.equal(summaries, fate === "killed before" ? 2 : 1);
     assert.ok(stage.met);
   }
+});
+
+Deno.test("wherever a thread is cut, what is left of it is taken by every vendor (CASES A26)", async () => {
+  const turn = fc.record({
+    calls: fc.integer({ min: 0, max: 3 }),
+    text: fc.constantFrom("", "so", long),
+    much: fc.boolean(),
+  });
+  const property = fc.asyncProperty(fc.array(turn, { minLength: 2, maxLength: 8 }), async (turns) => {
+    let n = 0, summaries = 0;
+    const small = { ...big, name: "small", execute: () => "1" };
+    const scene = harness((request: ModelRequest): Said => {
+      sendable(request);
+      for (const wire of wires) {
+        const { system, messages, tools, toolChoice } = request;
+        assert.equal(faultOf(wire, sent(wire, messages, { system, tools, toolChoice })), undefined, wire);
+      }
+      if (asksForSummary(request)) return `Summary ${++summaries}`;
+      const said = turns[n++];
+      if (!said) return "done";
+      // Without calls the run ends, and the next begins on what it left.
+      const asked = calls(
+        ...Array.from({ length: said.calls }, (_, i) => [i % 2 ? "small" : "big"] as [string]),
+      );
+      return {
+        content: [...(said.text ? [{ type: "text" as const, text: said.text }] : []), ...asked.content!],
+        usage: { input: said.much ? 9_000 : 10, output: 5 },
+      };
+    }, { tools: [big, small], compactTokens: 5_000 });
+    while (n < turns.length) {
+      const { run } = await scene.start("And now?", {}, { thread: "t" });
+      const { status, error } = await scene.ended(run);
+      assert.equal(status, "completed", `${error?.message}`);
+    }
+  });
+  await fc.assert(property, { numRuns: 60 });
 });
