@@ -3,6 +3,7 @@ import { modelFromEnv } from "./providers/mod.ts";
 import { systemClock } from "./src/clock.ts";
 import { deploymentFrom, type Environment } from "./src/environment.ts";
 import { FatalError, InputError } from "./src/errors.ts";
+import { modelNames } from "./src/model.ts";
 import { createPawl, type Pawl } from "./src/pawl.ts";
 import type { Queue } from "./src/queue.ts";
 import { qstashQueue } from "./src/queue/qstash.ts";
@@ -45,7 +46,7 @@ export function serviceFrom(env: Environment, host: Host): Service {
   const { port, database, tenants, upstash, ...limits } = deploymentFrom(env);
   const models = modelFromEnv(env);
   // Now, and not at the first run: is its key there?
-  models.get(models.default);
+  modelNames(models.default).forEach((name) => models.get(name));
   const { ttlMs } = limits;
   const drivers = upstash
     ? {

@@ -9,7 +9,7 @@ import { InputError } from "./errors.ts";
 import type { Frame } from "./frame.ts";
 import type { Booking, Counts, Journal } from "./journal.ts";
 import type { Message, UserBlock } from "./message.ts";
-import type { ModelRequest, Models, Price } from "./model.ts";
+import { modelNames, type ModelRequest, type Models, type Price } from "./model.ts";
 import type { Settings } from "./run.ts";
 
 /** Under limits no message gets longer, in tokens: else one call could book all that is left. */
@@ -76,10 +76,12 @@ export async function checkPrice(
   models: Models,
   { limits, model = models.default }: Settings,
 ): Promise<void> {
-  if (limits?.maxCostUsd === undefined || (await models.prices?.())?.(model)) return;
+  if (limits?.maxCostUsd === undefined) return;
+  const prices = await models.prices?.(), unpriced = modelNames(model).find((name) => !prices?.(name));
+  if (unpriced === undefined) return;
   throw new InputError(
     "bad_input",
-    `limits.max_cost_usd: no price is known for the model "${model}". Use max_tokens_total, or another model`,
+    `limits.max_cost_usd: no price is known for the model "${unpriced}". Use max_tokens_total, or another model`,
   );
 }
 

@@ -32,8 +32,8 @@ export interface Bodies {
   turn: { ended?: { message: string; results: string[] } };
   /** The model's message of turn n. `menu` tells the tools that it was shown from others, where they are not those of the message before. */
   assistant: Omit<AssistantMessage, "role" | "id"> & { menu?: string };
-  /** A model call failed and will be tried again, not before `until`; n counts the failures of this turn, id is the message's. */
-  retry: { code: string; message: string; until: number };
+  /** A model call failed and will be tried again, not before `until`; n counts the failures of this turn, id is the message's. `heard`: something had come. `passes`: by the next model. */
+  retry: { code: string; message: string; until: number; heard?: boolean; passes?: boolean };
   /** What the model gets of the frame begins anew; n is the turn, id the summary's. */
   compact: Compacted & { at: number };
   /**

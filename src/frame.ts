@@ -38,6 +38,10 @@ export interface Frame {
   /** Failed model calls of the present turn, and when the next may be made. */
   retries: number;
   retryAt: number;
+  /** How many models of the run's list could not answer, and are not asked again. */
+  passed: number;
+  /** Something of the present turn's message came before it broke off: another model does not go on with it. */
+  heard: boolean;
   /** A call has run, or had its result from an earlier one, since the frame began: a forced choice holds no longer. */
   released: boolean;
   /** Errors in a row of calls with the same tool and arguments. */
@@ -77,6 +81,8 @@ export function newFrame(path: string, kept: Kept = { messages: [], used: 0, loa
     calls: [],
     retries: 0,
     retryAt: 0,
+    passed: 0,
+    heard: false,
     released: false,
     failures: new Map(),
     reasked: false,

@@ -61,9 +61,14 @@ export interface Model {
   formats?(schema: { [key: string]: Json }, tools: readonly ToolSpec[]): boolean;
 }
 
+/** The names in "vendor/model, vendor/other": the first is asked, those after it where the ones before cannot answer. */
+export function modelNames(list: string): string[] {
+  return list.split(",").map((name) => name.trim());
+}
+
 /** Where models come from. */
 export interface Models {
-  /** "vendor/model" */
+  /** "vendor/model", or a list of them. */
   readonly default: string;
   /** Throws InputError for a vendor that is unknown or has no key; its message says what to set. */
   get(name: string): Model;

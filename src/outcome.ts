@@ -5,7 +5,7 @@ import { callPath, publicId, root, turnPath } from "./entry.ts";
 import type { Hooks } from "./hook.ts";
 import type { Counts, Journal, Part, Step } from "./journal.ts";
 import { textOf, type ToolCall, type Usage } from "./message.ts";
-import type { Models, Price } from "./model.ts";
+import { modelNames, type Models, type Price } from "./model.ts";
 import type { Patience } from "./patience.ts";
 import type { Registry } from "./registry.ts";
 import { type Ending, type FinishReason, maxIterations, type Settings, type ToolChoice } from "./run.ts";
@@ -54,7 +54,7 @@ export function nextTurn(it: Loop, at: Frame): Step {
 /** The turn after this one begins. */
 export function boundary(it: Loop, at: Frame): Part {
   const { journal, frame } = it;
-  const count = { ...(frame === root ? { iterations: 1 } : {}), ...bookedAhead(it, at, modelOf(it)) };
+  const count = { ...(frame === root ? { iterations: 1 } : {}), ...bookedAhead(it, at, modelOf(it).name) };
   return {
     append: [journal.entry("turn", frame, { ended: ended(journal, at) }, { n: at.turn + 1 })],
     ...(Object.keys(count).length ? { count } : {}),
@@ -67,9 +67,13 @@ export function spent({ journal, frame, prices }: Loop, model: string, usage: Us
   return { usage, ...(price ? { usd: price(usage) } : {}), ...(limits ? { settle: frame } : {}) };
 }
 
-/** The name of the model that the loop asks. */
-export function modelOf({ settings, models }: Pick<Loop, "settings" | "models">): string {
-  return settings.model ?? models.default;
+/** The name of the model that the loop asks, and whether another one can be asked in its place. */
+export function modelOf(
+  { settings, models, journal, frame }: Pick<Loop, "settings" | "models" | "journal" | "frame">,
+): { name: string; isLast: boolean } {
+  const names = modelNames(settings.model ?? models.default);
+  const passed = Math.min(journal.transcript.frame(frame)?.passed ?? 0, names.length - 1);
+  return { name: names[passed]!, isLast: passed === names.length - 1 };
 }
 
 /** The results of a message's calls say that the loop ends with them. One that does not, an error for example, keeps it going. */

@@ -12,7 +12,7 @@ import { type Answer, encode, type MailKind } from "./entry.ts";
 import { FatalError, InputError, LeaseLostError, messageOf, RetryableError } from "./errors.ts";
 import type { Hooks } from "./hook.ts";
 import { dueMs } from "./lease.ts";
-import type { Models } from "./model.ts";
+import { modelNames, type Models } from "./model.ts";
 import { offerOf } from "./offer.ts";
 import { defaultPatience, type Patience } from "./patience.ts";
 import type { Queue } from "./queue.ts";
@@ -135,7 +135,7 @@ export function createRuntime(options: RuntimeOptions): Runtime {
       refuseUnbuilt(settings);
       checkAsked(settings);
       checkChoice(settings, menu(settings).tools, registry.sources(settings));
-      if (settings.model !== undefined) models.get(settings.model);
+      if (settings.model !== undefined) modelNames(settings.model).forEach((name) => models.get(name));
       await checkPrice(models, settings);
       const thread = runs.threadKey(tenant, named ?? (key ? await threadOfKey(key) : `t_${clock.id(16)}`));
       const joins = ifBusy === "steer" || ifBusy === "follow_up";

@@ -103,14 +103,24 @@ export class Transcript {
       case "turn": {
         const frame = this.#frames.get(path);
         if (frame) {
-          Object.assign(frame, { turn: entry.n, message: undefined, calls: [], retries: 0, retryAt: 0 });
+          Object.assign(frame, {
+            turn: entry.n,
+            message: undefined,
+            calls: [],
+            retries: 0,
+            retryAt: 0,
+            heard: false,
+          });
         }
         return;
       }
       case "retry": {
         const frame = this.#frames.get(path);
-        if (frame) Object.assign(frame, { retries: entry.n, retryAt: entry.body.until });
-        if (frame && entry.body.code === "context_overflow") frame.overflows++;
+        if (!frame) return;
+        Object.assign(frame, { retries: entry.n, retryAt: entry.body.until });
+        frame.heard ||= entry.body.heard ?? false;
+        if (entry.body.passes) frame.passed++;
+        if (entry.body.code === "context_overflow") frame.overflows++;
         return;
       }
       case "compact": {

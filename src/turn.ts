@@ -47,8 +47,9 @@ export async function turn(it: Loop, at: Frame): Promise<void> {
   }
 
   const id = publicId(journal.run, turnPath(at.path, at.turn)), first = outgrown(it, at);
+  let heard = false;
   try {
-    const model = it.models.get(modelOf(it)), asked = first ? shortened(at) : request(it, at, model);
+    const model = it.models.get(modelOf(it).name), asked = first ? shortened(at) : request(it, at, model);
     const room = await booked(it, at, asked);
     if (room === "none") return;
     const { output: maxOutputTokens, limit } = room ?? {};
@@ -68,7 +69,10 @@ export async function turn(it: Loop, at: Frame): Promise<void> {
     }
     journal.show(at.path, { message: id, begins: true });
     const reply = await journal.work(async () => {
-      const reply = await ask(it, model, wanted, (delta) => journal.show(at.path, { message: id, delta }));
+      const reply = await ask(it, model, wanted, (delta) => {
+        heard = true;
+        journal.show(at.path, { message: id, delta });
+      });
       // Who watches gets the last pieces before the whole.
       await journal.shown();
       return reply;
@@ -83,7 +87,7 @@ export async function turn(it: Loop, at: Frame): Promise<void> {
     await accept(it, at, message, { limit, menu });
   } catch (error) {
     if (journal.cut) return await journal.park();
-    await journal.commit(() => refused(it, at, id, error, first));
+    await journal.commit(() => refused(it, at, id, error, { compacting: first, heard }));
   } finally {
     journal.show(at.path, { message: id, ends: true });
   }
@@ -93,11 +97,11 @@ export async function turn(it: Loop, at: Frame): Promise<void> {
 async function booked(it: Loop, at: Frame, asked: ModelRequest): Promise<Booking | undefined | "none"> {
   const { journal } = it;
   if (!journal.settings.limits) return undefined;
-  const input = inputBound(asked, at, modelOf(it)), already = journal.booking(at.path);
+  const input = inputBound(asked, at, modelOf(it).name), already = journal.booking(at.path);
   if (already && already.tokens - already.output >= input) return already;
   let room: Booking | undefined;
   await journal.commit(() => {
-    const answer = allowed(it, at, modelOf(it), input);
+    const answer = allowed(it, at, modelOf(it).name, input);
     if (!("code" in answer)) {
       room = answer;
       return { change: { count: { book: { frame: at.path, booking: room } } } };
@@ -232,11 +236,28 @@ function waitMs(n: number, asked: number | undefined, chance: number): number {
   return Math.ceil(Math.max(asked ?? 0, least) * (1 + chance / 4));
 }
 
-/** What a failed model call means: another try later, or the end of the run. Nothing of the failed message is kept. */
-function refused(it: Loop, at: Frame, id: string, error: unknown, compacting: boolean): Step {
+/** What a failed model call means: another try later, or by another model, or the end of the run. Nothing of the failed message is kept. */
+function refused(
+  it: Loop,
+  at: Frame,
+  id: string,
+  error: unknown,
+  { compacting, heard }: { compacting: boolean; heard: boolean },
+): Step {
   const { journal } = it;
   if (error instanceof InputError) return fail(journal, "model", error.message);
   const failure = error instanceof ModelError ? error : new ModelError("bad_request", messageOf(error));
+  if (passes(failure) && !heard && !at.heard && !modelOf(it).isLast) {
+    const { code, message } = failure;
+    const body = { code, message, until: journal.now(), passes: true };
+    return {
+      change: {
+        append: [journal.entry("retry", at.path, body, { id })],
+        // What was booked for the one may be too little for the other.
+        count: { unaccounted: 1, ...(failure.free ? { settle: at.path } : { forfeit: at.path }) },
+      },
+    };
+  }
   const shorter = failure.code === "context_overflow" && shortens(at);
   const n = at.retries + 1, wait = shorter ? 0 : waitMs(n, failure.retryAfterMs, journal.chance());
   if (!shorter && (!failure.retryable || n > maxRetries || wait > longestWaitMs)) {
@@ -244,11 +265,17 @@ function refused(it: Loop, at: Frame, id: string, error: unknown, compacting: bo
     if (compacting && !at.overflows) return notSummarised(it, at, failure.message);
     return fail(journal, failure.code, failure.message);
   }
-  const body = { code: failure.code, message: failure.message, until: journal.now() + wait };
+  const { code, message } = failure, until = journal.now() + wait;
+  const body = { code, message, until, ...(heard ? { heard } : {}) };
   return {
     change: {
       append: [journal.entry("retry", at.path, body, { n, id })],
       count: { unaccounted: 1, ...(failure.free ? {} : { forfeit: at.path }) },
     },
   };
+}
+
+/** Another model may do what this one cannot now: but not what is wrong with the request. */
+function passes({ code, retryable }: ModelError): boolean {
+  return retryable || code === "auth" || code === "quota";
 }

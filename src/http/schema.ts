@@ -39,7 +39,9 @@ export const StartRun = z.strictObject({
     .meta({ description: "What to do when the thread has an active run; steer by default" }),
   source: z.string().regex(/^[A-Za-z0-9_.:-]{1,64}$/, "expected 1 to 64 of A-Z a-z 0-9 _ . : -").optional()
     .meta({ description: "Marks input that is not a user's: webhook, cron" }),
-  model: z.string().min(1).optional().meta({ description: "vendor/model" }),
+  model: z.string().min(1).optional().meta({
+    description: "vendor/model, or a list of them: the next is asked where one cannot answer",
+  }),
   system: z.string().optional(),
   tools: z.array(z.union([ToolName, ClientTool])).optional()
     .meta({ description: "Absent: all that are registered; empty: none" }),
