@@ -5,6 +5,7 @@ import { mcpServers } from "../tools/mcp.ts";
 import { kept, newsroom } from "./recipes/agentic_function.ts";
 import { bookkeeper, decide, open } from "./recipes/approval.ts";
 import { triage } from "./recipes/decision.ts";
+import { letters, office, printed } from "./recipes/later_result.ts";
 import { withDocs } from "./recipes/mcp.ts";
 import { assistant } from "./recipes/tool.ts";
 import { answer, support } from "./recipes/toolsets.ts";
@@ -85,25 +86,41 @@ Deno.test("an agentic function: two loops at once and one after them, saved once
 });
 
 Deno.test("approval: small sums at once; others wait, and are paid or not as somebody decides", async () => {
+  const pay = (to: string, cents: number): [string, { to: string; cents: number }] => ["pay", { to, cents }];
   const pawl = bookkeeper(scriptedModel([
-    calls(["pay", { to: "Ann", cents: 500 }], ["pay", { to: "Bob", cents: 20_000 }], [
-      "pay",
-      { to: "Cy", cents: 30_000 },
-    ]),
+    calls(pay("Ann", 500), pay("Bob", 20_000), pay("Cy", 30_000), pay("Di", 40_000)),
+    calls(pay("Eve", 50_000)),
     "All decided",
   ]));
   const { run } = await pawl.start("Pay them");
   await until(async () => (await pawl.read(run)).status === "waiting");
   const waiting = await open(pawl, run);
-  assert.deepEqual(waiting.map(({ reason }) => reason), ["200 € to Bob", "300 € to Cy"]);
-  const [bob, cy] = waiting.map(({ toolCallId }) => toolCallId);
-  await decide(pawl, run, bob!, true);
-  await decide(pawl, run, cy!, false, "Cy is a fraud");
+  assert.deepEqual(waiting.map(({ reason }) => reason), ["200 € to Bob", "300 € to Cy", "400 € to Di"]);
+  assert.deepEqual(waiting[0]!.arguments, { to: "Bob", cents: 20_000 });
+  const [bob, cy, di] = waiting.map(({ toolCallId }) => toolCallId);
+  await decide(pawl, run, bob!, { approve: true, arguments: { to: "Bob", cents: 15_000 } });
+  await decide(pawl, run, cy!, { approve: false, reason: "Cy is a fraud" });
+  await decide(pawl, run, di!, { approve: true, always: true });
   await until(async () => (await pawl.read(run)).status === "completed");
-  const [ann, paid, refused] = await results(pawl, run) as [boolean, string][];
+  const [ann, changed, refused, paid, unasked] = await results(pawl, run) as [boolean, string][];
   await pawl.close();
-  assert.deepEqual([ann, paid], [[false, "5 € are paid to Ann"], [false, "200 € are paid to Bob"]]);
+  assert.deepEqual(ann, [false, "5 € are paid to Ann"]);
+  assert.ok(!changed![0] && /150 € are paid to Bob/.test(changed![1]), String(changed));
   assert.ok(refused![0] && /Cy is a fraud/.test(refused![1]), String(refused));
+  assert.deepEqual([paid, unasked], [[false, "400 € are paid to Di"], [false, "500 € are paid to Eve"]]);
+});
+
+Deno.test("a result that comes later: the run waits until somebody tells it", async () => {
+  const pawl = office(scriptedModel([calls(["print", { text: "Dear Ann" }]), "It is printed"]));
+  const { run } = await pawl.start("Write to Ann");
+  await until(async () => (await pawl.read(run)).status === "waiting");
+  assert.deepEqual((await pawl.read(run)).waitingFor!.map(({ reason }) => reason), ["It is being printed"]);
+  const [letter] = letters;
+  assert.deepEqual([letter!.text, letter!.run], ["Dear Ann", run]);
+  await printed(pawl, letter!, 2);
+  await until(async () => (await pawl.read(run)).status === "completed");
+  assert.deepEqual(await results(pawl, run), [[false, "2 pages"]]);
+  await pawl.close();
 });
 
 Deno.test("a toolset per channel: what a channel may not use is not offered there", async () => {

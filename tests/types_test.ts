@@ -32,6 +32,8 @@ export function aToolReceivesWhatItsSchemaPutsOut() {
       is<number>()(now, true);
       return { for: "time", until: args.when.getTime() };
     },
+    approval: ({ days }) => days > 7 && `${days.toFixed()} days`,
+    timeoutMs: { from: ({ days }) => days * 1000, defaultMs: 1000, maxMs: 60_000 },
     key: ({ city, days }) => `${city.toUpperCase()} ${days.toFixed()}`,
     reconcile: (key, args) => {
       is<string>()(key, true);
@@ -107,6 +109,10 @@ export async function wrongUses(pawl: Pawl) {
   defineTool({ ...named, parameters, wait: () => ({ for: "luck" }), execute: () => 1 });
   // @ts-expect-error: a key is text
   defineTool({ ...named, parameters, key: ({ days }) => days, execute: () => 1 });
+  // @ts-expect-error: an approval is asked for with a reason, or not
+  defineTool({ ...named, parameters, approval: ({ days }) => days, execute: () => 1 });
+  // @ts-expect-error: a time that is asked for has bounds
+  defineTool({ ...named, parameters, timeoutMs: { from: ({ days }) => days }, execute: () => 1 });
   // @ts-expect-error: what became of a call is one of three
   defineTool({ ...named, parameters, reconcile: () => "done", execute: () => 1 });
   // @ts-expect-error: a plain tool has no exec
@@ -125,6 +131,8 @@ export async function wrongUses(pawl: Pawl) {
   const yes: "yes" = await pawl.exec("Go", { choices: ["yes", "no"] });
   // @ts-expect-error: toolChoice is a word or names a function
   await pawl.exec("Go", { toolChoice: "sometimes" });
+  // @ts-expect-error: a call is answered or decided on
+  await pawl.resolve("run", "call", { reason: "none" });
   // @ts-expect-error: there is no such option
   await pawl.exec("Go", { maxIteration: 3 });
   return yes;
