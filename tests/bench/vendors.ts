@@ -59,11 +59,9 @@ async function one(report: Report, { wire, model: make, frames }: Dialect): Prom
     }
   }
   const adapter = median(times.adapter), bare = median(times.bare);
-  report.line(
-    `${wire}: ${adapter.toFixed(2)}, ${create ? "the SDK" : "plain fetch"} ${bare.toFixed(2)}: ${
-      (adapter - bare).toFixed(2)
-    } more`,
-  );
+  const difference = `${adapter < bare ? "" : "+"}${(adapter - bare).toFixed(2)}`;
+  const against = create ? "the SDK" : "plain fetch";
+  report.line(`${wire}: ${adapter.toFixed(2)}, ${against} ${bare.toFixed(2)}: ${difference}`);
 }
 
 const words = "Now I add seven to it and look at what comes out.".split(/(?<= )/);
