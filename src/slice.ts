@@ -176,6 +176,8 @@ export class Warm {
 
   keep(thread: string, transcript: Transcript): void {
     this.take(thread);
+    // It would drive out all others, and then itself.
+    if (transcript.size > this.room) return;
     this.#held.set(thread, transcript);
     this.#size += transcript.size;
     while (this.#size > this.room) this.take(this.#held.keys().next().value!);
