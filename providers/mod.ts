@@ -3,6 +3,7 @@ import type Anthropic from "@anthropic-ai/sdk";
 import type OpenAI from "openai";
 import { InputError } from "../src/errors.ts";
 import type { Model, Models } from "../src/model.ts";
+import { aiSdk } from "./ai_sdk.ts";
 import { anthropic } from "./anthropic.ts";
 import { demo } from "./demo.ts";
 import { gemini } from "./gemini.ts";
@@ -10,7 +11,7 @@ import { openai } from "./openai.ts";
 import { openaiChat } from "./openai_chat.ts";
 import { prices } from "./prices.ts";
 
-export { anthropic, demo, gemini, openai, openaiChat, prices };
+export { aiSdk, anthropic, demo, gemini, openai, openaiChat, prices };
 
 /** Where only a key is set: small enough to pay for mistakes, good enough at calling tools. */
 const openaiDefault = "gpt-5.4-mini" satisfies OpenAI.ChatModel;
