@@ -51,7 +51,7 @@ export async function turn(it: Loop, at: Frame): Promise<void> {
   try {
     const model = it.models.get(modelOf(it).name), asked = first ? shortened(at) : request(it, at, model);
     const room = await booked(it, at, asked);
-    if (room === "none") return;
+    if (room === "not_yet") return;
     const { output: maxOutputTokens, limit } = room ?? {};
     const wanted = room ? { ...asked, maxOutputTokens } : asked;
     journal.countTurn();
@@ -93,24 +93,22 @@ export async function turn(it: Loop, at: Frame): Promise<void> {
   }
 }
 
-/** A1. What is booked for a call; undefined: the run has no limits; "none": it cannot be made now, or never. */
-async function booked(it: Loop, at: Frame, asked: ModelRequest): Promise<Booking | undefined | "none"> {
-  const { journal } = it;
+/** A1. What is booked for a call; undefined: the run has no limits; "not_yet": look again, with what has changed. */
+async function booked(it: Loop, at: Frame, asked: ModelRequest): Promise<Booking | undefined | "not_yet"> {
+  const { journal } = it, model = modelOf(it).name;
   if (!journal.settings.limits) return undefined;
-  const input = inputBound(asked, at, modelOf(it).name), already = journal.booking(at.path);
+  const input = inputBound(asked, at, model), already = journal.booking(at.path);
   if (already && already.tokens - already.output >= input) return already;
-  let room: Booking | undefined;
+  let waits = false;
   await journal.commit(() => {
-    const answer = allowed(it, at, modelOf(it).name, input);
-    if (!("code" in answer)) {
-      room = answer;
-      return { change: { count: { book: { frame: at.path, booking: room } } } };
-    }
+    const answer = allowed(it, at, model, input);
+    if (!("code" in answer)) return { change: { count: { book: { frame: at.path, booking: answer } } } };
     // What is booked for loops beside this one may turn out to be too much.
-    return journal.sharing(at.path) ? undefined : fail(journal, answer.code, answer.message);
+    waits = journal.sharing(at.path);
+    return waits ? undefined : fail(journal, answer.code, answer.message);
   });
-  if (!room) await journal.work(() => journal.sleep(neighboursMs));
-  return room ?? "none";
+  if (waits) await journal.work(() => journal.sleep(neighboursMs));
+  return "not_yet";
 }
 
 function request({ menu, settings }: Loop, at: Frame, model: Model): ModelRequest {
