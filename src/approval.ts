@@ -7,38 +7,36 @@ import { messageOf } from "./errors.ts";
 import { canonical, fingerprintOf } from "./fingerprint.ts";
 import type { CallState } from "./frame.ts";
 import type { Json, UserBlock } from "./message.ts";
-import type { Tool, Wait } from "./tool.ts";
+import { settled, type Tool, type Wait, waitOf } from "./tool.ts";
 
-/** Whether a call must be approved: what to wait for; "refused" and "approved": it was decided for all of the thread. */
-export function approvalOf(
+/** What a call waits for before it runs, if for anything; "refused": it was decided for all of the thread. */
+export function firstOf(
   tool: Tool,
   args: unknown,
   always: ReadonlyMap<string, boolean>,
   now: number,
-): Wait | "refused" | "approved" | undefined {
-  const asked = reasonOf(tool, args);
-  if (asked === undefined) return undefined;
-  const decided = always.get(tool.name);
-  if (decided !== undefined) return decided ? "approved" : "refused";
-  const { approvalExpiresMs } = tool;
-  return {
-    for: "approval",
-    ...(asked ? { reason: asked } : {}),
-    ...(approvalExpiresMs === undefined ? {} : { until: now + approvalExpiresMs }),
-  };
+): Wait | "refused" | undefined {
+  const wait = approvalOf(tool, args, now) ?? waitOf(tool.wait?.(args, now));
+  const decided = wait?.for === "approval" ? always.get(tool.name) : undefined;
+  if (decided === undefined) return wait;
+  return decided ? undefined : "refused";
 }
 
 /** Undefined: it needs none. A tool that cannot say is asked for rather than run. */
-function reasonOf({ approval }: Tool, args: unknown): string | undefined {
+function approvalOf({ approval, approvalExpiresMs }: Tool, args: unknown, now: number): Wait | undefined {
   if (!approval) return undefined;
-  if (approval === true) return "";
+  let asked: unknown = true;
   try {
-    const asked: unknown = approval(args);
-    if (typeof asked === "string") return asked || undefined;
-    return asked ? "" : undefined;
+    if (approval !== true) asked = settled(approval(args), "approval");
   } catch (error) {
-    return `It could not be told whether this needs an approval: ${messageOf(error)}`;
+    asked = `It could not be told whether this needs an approval: ${messageOf(error)}`;
   }
+  if (!asked) return undefined;
+  return {
+    for: "approval",
+    ...(typeof asked === "string" ? { reason: asked } : {}),
+    ...(approvalExpiresMs === undefined ? {} : { until: now + approvalExpiresMs }),
+  };
 }
 
 /** What tells whether a call still means what was shown when it was to be approved. */

@@ -6,6 +6,7 @@
  *     safe to run again.
  * D2. The start of what comes next rides on the last result, but only if no steering came: it is the commit's `quiet` part.
  * D3. The result that completes a message also writes the turn's boundary, and only there steering is taken: never between results.
+ * D4. Of calls that waited together, those whose tools are not parallel run one after another, in the order of their answers.
  */
 import { shownAs, toldOf } from "./approval.ts";
 import type { Effect } from "./effect.ts";
@@ -38,8 +39,12 @@ export async function dispatch(it: Loop, at: Frame): Promise<void> {
     });
     return;
   }
-  await Promise.all(group.map(({ call, verdict }) => settle(it, at, call, verdict)));
+  const together: Together = new Map(group.map(({ call }) => [call, undefined]));
+  await Promise.all(group.map(({ call, verdict }) => settle(it, at, call, verdict, together)));
 }
+
+/** Calls that are settled side by side, and the body that runs of each. */
+type Together = Map<CallState, Promise<void> | undefined>;
 
 /** Steering that makes the calls not yet begun be skipped. */
 function steered({ journal, settings }: Loop): boolean {
@@ -67,7 +72,8 @@ function sameEffect(a: Verdict, b: Verdict): boolean {
 }
 
 function kindOf(call: CallState, verdict: Verdict): "alone" | "waits" | "parallel" {
-  if (call.state === "waiting") return "waits";
+  // It may have begun since.
+  if (call.wait) return "waits";
   if ("result" in verdict) return "alone";
   if (verdict.wait) return "waits";
   return verdict.tool.parallel ? "parallel" : "alone";
@@ -92,9 +98,12 @@ export function begin(it: Loop, at: Frame): Part | undefined {
   return parts.some((part) => part.append) ? merge(...parts) : undefined;
 }
 
+/** The last that a Date can hold. */
+const lastMoment = 8.64e15;
+
 function beginWait({ journal, longestWaitMs }: Loop, call: CallState, wait: Wait, args?: unknown): Part {
   const letter = wait.for === "time" ? "s" : "w";
-  const until = wait.until ?? journal.now() + longestWaitMs;
+  const until = Math.min(wait.until ?? journal.now() + longestWaitMs, lastMoment);
   const shown = wait.for === "approval" ? { shown: shownAs(args) } : {};
   return {
     append: [journal.entry("wait", call.path, { ...wait, until, ...shown })],
@@ -120,23 +129,46 @@ function beginRun(it: Loop, call: CallState, effect?: Effect): Part {
 }
 
 /** Brings one call to its result, or stands still. */
-async function settle(it: Loop, at: Frame, call: CallState, verdict: Verdict): Promise<void> {
+async function settle(
+  it: Loop,
+  at: Frame,
+  call: CallState,
+  verdict: Verdict,
+  together: Together,
+): Promise<void> {
   for (; call.state !== "done"; verdict = judge(it, at, call)) {
-    const cutOff = call.state === "begun" && (interrupted(it, call) || call.doubtful);
     const tool = "tool" in verdict ? verdict.tool : undefined;
     // The tool itself is not needed for an answer from elsewhere.
-    if (call.state === "waiting" && (tool || call.wait!.for === "answer")) await waited(it, at, call, tool);
-    else if ("result" in verdict) await record(it, at, call, cutOff ? unknown : verdict.result);
-    else if (call.state === "pending") return;
+    if (call.state === "waiting" && (tool || call.wait!.for === "answer")) {
+      await waited(it, at, call, together, tool);
+    } else if (call.state === "pending" && tool) return;
     else {
-      const { tool, args } = verdict;
-      const became = cutOff ? await reconcile(it, call, tool, args) : "not_done";
-      const result = became === "not_done" ? await execute(it, call, tool, args) : became;
-      if (result instanceof ToolPending) await goesOnElsewhere(it, call, result.wait);
-      else if (result) await finished(it, at, call, result, tool);
-      else await it.journal.park();
+      const body = run(it, at, call, verdict);
+      together.set(call, body);
+      await body;
     }
   }
+}
+
+/** What has begun, or never will. */
+async function run(it: Loop, at: Frame, call: CallState, verdict: Verdict): Promise<void> {
+  const cutOff = call.state === "begun" && (interrupted(it, call) || call.doubtful);
+  if ("result" in verdict) return await record(it, at, call, cutOff ? unknown : verdict.result);
+  const { tool, args } = verdict;
+  const became = cutOff ? await reconcile(it, call, tool, args) : "not_done";
+  const result = became === "not_done" ? await execute(it, call, tool, args) : became;
+  if (result instanceof ToolPending) await goesOnElsewhere(it, call, result.wait);
+  else if (result) await finished(it, at, call, result, tool);
+  else await it.journal.park();
+}
+
+/** D4. The call beside this one whose body must end before this one's begins. */
+function before(it: Loop, call: CallState, together: Together): CallState | undefined {
+  const parallel = (one: CallState) =>
+    it.menu.tools.find((tool) => tool.name === one.call.name)?.parallel ?? false;
+  return [...together.keys()].find((other) =>
+    other !== call && other.state === "begun" && !(parallel(call) && parallel(other))
+  );
 }
 
 /** D1. An earlier slice let it begin, and nobody knows how far it came. */
@@ -153,7 +185,13 @@ async function goesOnElsewhere(it: Loop, call: CallState, wait: Wait): Promise<v
 }
 
 /** A waiting call: its answer, the end of its time, steering, or more waiting. */
-async function waited(it: Loop, at: Frame, call: CallState, tool?: Tool): Promise<void> {
+async function waited(
+  it: Loop,
+  at: Frame,
+  call: CallState,
+  together: Together,
+  tool?: Tool,
+): Promise<void> {
   const { journal } = it, { answer } = call, { for: what, until } = call.wait!;
   if (answer && "content" in answer) {
     const { content, isError = false } = answer;
@@ -175,8 +213,11 @@ async function waited(it: Loop, at: Frame, call: CallState, tool?: Tool): Promis
   }
   if (!answer && !over) return await journal.park(until);
   if (journal.spent) return await journal.park();
+  const other = before(it, call, together);
+  if (other) return await together.get(other);
   if (tool && unasked(it, call)) return await ask(it, call, tool, what);
   await journal.commit(() => {
+    if (before(it, call, together)) return undefined;
     // Another call may have had its effect meanwhile.
     const verdict = judge(it, at, call);
     if (call.state !== "waiting" || "result" in verdict) return undefined;

@@ -15,6 +15,7 @@ import { encode, publicId, root } from "./entry.ts";
 import { FatalError, LeaseLostError, messageOf, RetryableError } from "./errors.ts";
 import type { Journal, Part, Step } from "./journal.ts";
 import type { Delivery } from "./queue.ts";
+import { clip } from "./render.ts";
 import { type Progress, runId, type Settings, type WaitingCall } from "./run.ts";
 import { showing } from "./showing.ts";
 import type { Change, Claimed, Committed, Store } from "./store.ts";
@@ -34,8 +35,8 @@ export interface Holding {
 
 /** How often the lease is prolonged, and how often a cancel by another process is noticed (within 5 s, rule 8). */
 const renewMs = 4_000;
-/** Arguments of waiting calls in a run's progress, which has room for 4 KB. */
-const shownLength = 1_500;
+/** Arguments of waiting calls in a run's progress, and the reason of each, for it has room for 4 KB. */
+const shownLength = 1_500, shownReason = 300;
 /** When the delivery that a commit makes necessary must have come. */
 export const dueMs = 900_000;
 
@@ -219,10 +220,14 @@ export function holdLease(it: Holding): Journal & { ended: Promise<Outcome>; fai
   const waitingFor = (room = Infinity): WaitingCall[] =>
     transcript.openCalls().flatMap(({ path, call, state, wait }) => {
       if (state !== "waiting" || !wait) return [];
-      const { shown: _, ...rest } = wait;
-      room -= JSON.stringify(call.arguments).length;
-      const shown = room >= 0 ? { arguments: call.arguments } : {};
-      return [{ toolCallId: publicId(run, path), name: call.name, ...rest, ...shown }];
+      const { for: what, until, reason: whole } = wait;
+      const reason = room < Infinity ? whole && clip(whole, shownReason) : whole;
+      room -= JSON.stringify([reason, call.arguments]).length;
+      return [{
+        ...{ toolCallId: publicId(run, path), name: call.name, for: what, until },
+        ...(reason ? { reason } : {}),
+        ...(room >= 0 ? { arguments: call.arguments } : {}),
+      }];
     });
 
   // One timer per slice for each: the lease, the hard limit.

@@ -221,7 +221,8 @@ export function offerable(tool: Tool, at = ""): Tool {
 }
 
 /** What a tool may take, tell and have kept: numbers that mean something, or none. */
-function checkBounds({ name, timeoutMs, maxResultLength, cache }: Tool, at: string): void {
+function checkBounds(tool: Tool, at: string): void {
+  const { name, timeoutMs, maxResultLength, cache, approval, approvalExpiresMs } = tool;
   const asked = typeof timeoutMs === "object" ? timeoutMs : undefined;
   const bounds: [field: string, value: unknown, most?: number][] = [
     ["timeoutMs", asked ? undefined : timeoutMs],
@@ -229,6 +230,7 @@ function checkBounds({ name, timeoutMs, maxResultLength, cache }: Tool, at: stri
     ["timeoutMs.minMs", asked?.minMs],
     ["timeoutMs.maxMs", asked && (asked.maxMs ?? NaN)],
     ["maxResultLength", maxResultLength, 100_000],
+    ["approvalExpiresMs", approvalExpiresMs],
     ["cache.ttlMs", typeof cache === "object" ? cache.ttlMs ?? NaN : undefined],
   ];
   const refuse = (field: string, wanted: string, got: unknown) => {
@@ -237,6 +239,9 @@ function checkBounds({ name, timeoutMs, maxResultLength, cache }: Tool, at: stri
   for (const [field, value, most = Number.MAX_SAFE_INTEGER] of bounds) {
     if (value === undefined || (typeof value === "number" && value >= 1 && value <= most)) continue;
     refuse(field, most < 1e9 ? `1 to ${most}` : "a number from 1 on", value);
+  }
+  if (approval && approval !== true && typeof approval !== "function") {
+    refuse("approval", "true or a function", approval);
   }
   if (asked && typeof asked.from !== "function") refuse("timeoutMs.from", "a function", asked.from);
   if (asked && (asked.minMs ?? 1) > asked.maxMs) refuse("timeoutMs", "minMs up to maxMs", asked.minMs);

@@ -67,6 +67,28 @@ export interface Wait {
   reason?: string;
 }
 
+/** What a tool gives as a wait. Throws TypeError for what is none. */
+export function waitOf(given: unknown): Wait | undefined {
+  if (settled(given, "wait") === undefined) return undefined;
+  const { for: what, until, reason } = Object(given) as Wait;
+  const refuse = (field: string, expected: string, got: unknown): never => {
+    throw new TypeError(`${field} of a wait: expected ${expected}, got ${got}`);
+  };
+  if (!["time", "answer", "approval"].includes(what)) refuse("for", '"time", "answer" or "approval"', what);
+  if (until !== undefined && (typeof until !== "number" || Number.isNaN(until))) {
+    refuse("until", "Unix ms, or nothing", until);
+  }
+  if (reason !== undefined && typeof reason !== "string") refuse("reason", "text, or nothing", reason);
+  return { for: what, until, reason };
+}
+
+/** What a function that must answer at once has answered. Throws TypeError for a promise. */
+export function settled<T>(given: T, field: string): T {
+  if (!(given instanceof Promise)) return given;
+  given.catch(() => {});
+  throw new TypeError(`${field}: expected an answer at once, got a promise. Do not make the function async`);
+}
+
 /** The settings of a deployment. They are handed in, never read from the process. */
 export type Environment = { readonly [name: string]: string | undefined };
 
@@ -189,7 +211,7 @@ export class ToolPending {
   readonly wait: Wait;
   /** `until`: Unix ms. `reason`: for people, what is waited for. */
   constructor(more: { until?: number; reason?: string } = {}) {
-    this.wait = { for: "answer", ...more };
+    this.wait = waitOf({ ...more, for: "answer" })!;
   }
 }
 

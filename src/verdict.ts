@@ -1,5 +1,5 @@
 /** Whether a call may run, and what it waits for before: decided from the log and the tool alone, as often as it is looked at. */
-import { approvalOf, editedArguments, shownAs } from "./approval.ts";
+import { editedArguments, firstOf, shownAs } from "./approval.ts";
 import { type Effect, judgeEffect } from "./effect.ts";
 import type { Bodies } from "./entry.ts";
 import { messageOf } from "./errors.ts";
@@ -71,21 +71,19 @@ export function judge(it: Loop, at: Frame, of: CallState): Verdict {
     return refused("its tool has changed since it was to be approved. Ask for it again");
   }
   try {
-    const approval = state === "pending"
-      ? approvalOf(tool, args, journal.transcript.always, journal.now())
+    const first = state === "pending"
+      ? firstOf(tool, args, journal.transcript.always, journal.now())
       : undefined;
-    if (approval === "refused") {
+    if (first === "refused") {
       return refused(`"${tool.name}" was refused for all of this conversation. Do it without it`);
     }
-    const first = typeof approval === "object" ? approval : undefined;
-    const wait = first ?? (state === "pending" ? tool.wait?.(args, journal.now()) : undefined);
     // An answer that comes now is not lost to a refusal.
     const begins = state === "pending" || answer || of.wait?.for === "time";
-    if (!begins || unasked(it, of)) return { tool, args, wait };
+    if (!begins || unasked(it, of)) return { tool, args, wait: first };
     const effect = effectOf(it, tool, args);
     if (effect && "result" in effect) return effect;
-    const result = state === "waiting" || wait ? undefined : known(it, of, tool);
-    return result ? { result } : { tool, args, wait, effect };
+    const result = state === "waiting" || first ? undefined : known(it, of, tool);
+    return result ? { result } : { tool, args, wait: first, effect };
   } catch (error) {
     return wrong(messageOf(error));
   }

@@ -64,15 +64,19 @@ Deno.test("a call that needs no approval runs at once; one that cannot say wheth
   assert.equal((await free.ended((await free.start("Go")).run)).text, "done");
   assert.equal(paid.length, 1);
 
-  const broken = pay({
-    approval: () => {
+  const unable: [() => never, RegExp][] = [
+    [() => {
       throw new Error("no price list");
-    },
-  });
-  const h = harness([calls(to("ann")), "done"], { tools: [broken.tool] });
-  const { waitingFor } = await waiting(h);
-  assert.match(waitingFor[0]!.reason!, /no price list/);
-  assert.equal(broken.paid.length, 0);
+    }, /no price list/],
+    [() => Promise.reject(new Error("no price list")) as never, /Do not make the function async/],
+  ];
+  for (const [approval, reason] of unable) {
+    const broken = pay({ approval });
+    const h = harness([calls(to("ann")), "done"], { tools: [broken.tool] });
+    const { waitingFor } = await waiting(h);
+    assert.match(waitingFor[0]!.reason!, reason);
+    assert.equal(broken.paid.length, 0);
+  }
 });
 
 Deno.test("an approval may carry other arguments: they are checked, they run, and the model is told", async () => {
@@ -146,6 +150,15 @@ Deno.test("what is decided for always holds for later calls and runs of the thre
   assert.deepEqual(paid, ["ann 5 none", "bob 5 none", "cat 5 none"]);
   await waiting(h, { thread: "b" });
   assert.equal(paid.length, 3);
+});
+
+Deno.test("what is decided for always also holds for a tool that says by its wait what is to be approved", async () => {
+  const { tool, paid } = pay({ approval: undefined, wait: () => ({ for: "approval" }) });
+  const h = harness([calls(to("ann")), calls(to("bob")), "done"], { tools: [tool] });
+  const { run, answer } = await waiting(h);
+  await answer({ approve: true, always: true });
+  assert.equal((await h.ended(run)).text, "done");
+  assert.equal(paid.length, 2);
 });
 
 Deno.test("what is refused for always is refused without asking", async () => {

@@ -3,7 +3,8 @@ import assert from "node:assert/strict";
 import * as z from "zod";
 import { textOf } from "../src/message.ts";
 import type { ClientTool } from "../src/run.ts";
-import { defineTool } from "../src/tool.ts";
+import { agenticFunction, defineTool, type Tool, ToolPending } from "../src/tool.ts";
+import type { ModelRequest } from "../src/model.ts";
 import { type Harness, harness } from "./support/harness.ts";
 import { calls } from "./support/scripted_model.ts";
 
@@ -162,4 +163,126 @@ Deno.test("a tool whose wait throws is an error result", async () => {
   const { run } = await h.start("Go");
   assert.equal((await h.ended(run)).text, "ok");
   assert.deepEqual(await results(h, run), [[true, "no such day"]]);
+});
+
+Deno.test("what is no wait is an error that says what is expected; a moment too late for any calendar is none", async () => {
+  const odd: [unknown, RegExp][] = [
+    [5, /for of a wait: expected "time", "answer" or "approval", got undefined/],
+    [{ for: "never" }, /for of a wait.*got never/],
+    [{ for: "time", until: new Date(0) }, /until of a wait: expected Unix ms/],
+    [{ for: "time", until: NaN }, /until of a wait.*got NaN/],
+    [{ for: "time", until: "5" }, /until of a wait/],
+    [{ for: "answer", reason: 5 }, /reason of a wait: expected text/],
+    [Promise.resolve({ for: "time" }), /Do not make the function async/],
+    [{ for: "time", until: Infinity }, /^ran$/],
+    [{ for: "time", until: -1 }, /^ran$/],
+  ];
+  for (const [given, text] of odd) {
+    const tool = defineTool({
+      name: "odd",
+      description: "",
+      parameters: anything,
+      wait: () => given as never,
+      execute: () => "ran",
+    });
+    const h = harness([calls(["odd"]), "ok"], { tools: [tool] });
+    const { run } = await h.start("Go");
+    assert.equal((await h.ended(run)).text, "ok");
+    assert.match((await results(h, run))[0]![1], text);
+  }
+  assert.throws(() => new ToolPending({ until: new Date() as never }), /until of a wait/);
+});
+
+Deno.test("calls that waited together do not run together, unless their tools are parallel", async () => {
+  for (const parallel of [false, true]) {
+    let running = 0, most = 0;
+    const tool: Tool = defineTool({
+      name: "pay",
+      description: "",
+      parameters: anything,
+      parallel,
+      approval: true,
+      execute: async ({ n }) => {
+        most = Math.max(most, ++running);
+        await h.time.sleep(1_000);
+        running--;
+        return `paid ${n}`;
+      },
+    });
+    const h: Harness = harness([calls(["pay", { n: 1 }], ["pay", { n: 2 }], ["pay", { n: 3 }]), "ok"], {
+      tools: [tool],
+    });
+    const { run } = await h.start("Go");
+    const { waitingFor } = await h.settled(run);
+    h.loseDeliveries();
+    for (const { toolCallId } of waitingFor!.toReversed()) {
+      await h.pawl.resolve("local", run, toolCallId, { approve: true });
+    }
+    h.deliver(h.published.at(-1)!);
+    assert.equal((await h.ended(run)).text, "ok");
+    assert.equal(most, parallel ? 3 : 1);
+    assert.deepEqual((await results(h, run)).map(([, text]) => text), ["paid 1", "paid 2", "paid 3"]);
+  }
+});
+
+Deno.test("a function that was approved goes on while a call beside it still waits", async () => {
+  const outer = agenticFunction({
+    name: "outer",
+    description: "",
+    parameters: z.object({}),
+    approval: true,
+    execute: (_args, { exec }) => exec("inner", { tools: ["pay"] }),
+  });
+  const pay = approved(() => "paid");
+  const h = harness((request: ModelRequest) => {
+    const inside = textOf(request.messages[0]!.content) === "inner";
+    if (request.messages.at(-1)!.role === "tool") return inside ? "inner done" : "ok";
+    return inside ? calls(["pay"]) : calls(["ask"], ["outer"]);
+  }, { tools: [outer, pay] });
+  const { run } = await h.start("Go", { tools: [ask, "outer", "pay"] });
+  const answer = async (name: string, answer: Parameters<typeof h.pawl.resolve>[3]) => {
+    const { toolCallId } = (await h.settled(run)).waitingFor!.find((call) => call.name === name)!;
+    await h.time.until(h.pawl.resolve("local", run, toolCallId, answer));
+    await h.time.pass(10_000);
+  };
+  await answer("outer", { approve: true });
+  await answer("pay", { approve: true });
+  assert.deepEqual((await h.settled(run)).waitingFor!.map(({ name }) => name), ["ask"]);
+  await answer("ask", { content: "red" });
+  assert.equal((await h.ended(run)).text, "ok");
+  assert.deepEqual(await results(h, run), [[false, "red"], [false, "inner done"]]);
+});
+
+Deno.test("a follow-up lets a call wait on, and comes after it", async () => {
+  const h = harness([calls(["ask"]), "red it is", "and then"]);
+  const { run } = await h.start("Go", { tools: [ask] });
+  const { slices, waitingFor } = await h.settled(run);
+  await h.time.until(h.pawl.send("local", run, "follow_up", "Then?"));
+  await h.time.pass(hour);
+  const still = await h.pawl.run("local", run);
+  assert.deepEqual([still.status, still.slices], ["waiting", slices]);
+  await h.pawl.resolve("local", run, waitingFor![0]!.toolCallId, { content: "red" });
+  assert.equal((await h.ended(run)).text, "and then");
+});
+
+Deno.test("however long reasons and arguments are, a run's state stays small, and its event tells all", async () => {
+  const reason = "why ".repeat(20_000), much = "what ".repeat(2_000);
+  const tool = defineTool({
+    name: "pay",
+    description: "",
+    parameters: anything,
+    approval: () => reason,
+    execute: () => "paid",
+  });
+  const h = harness([calls(["pay", { much }], ["pay", { little: 1 }])], { tools: [tool] });
+  const { run } = await h.start("Go");
+  const { waitingFor } = await h.settled(run);
+  assert.ok(JSON.stringify(waitingFor).length < 3_000);
+  assert.match(waitingFor![0]!.reason!, /^why why/);
+  await h.pawl.cancel("local", run);
+  const told = (await h.events(run)).flatMap(({ event }) => event.type === "run_waiting" ? [event] : []);
+  const { waitingFor: all } = told[0]! as unknown as { waitingFor: typeof waitingFor };
+  assert.deepEqual(all!.map((call) => [call.reason, call.arguments]), [[reason, { much }], [reason, {
+    little: 1,
+  }]]);
 });
