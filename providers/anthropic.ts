@@ -1,6 +1,13 @@
 /** Anthropic's Messages API. The wire: https://platform.claude.com/docs/en/api/messages. */
 import type Anthropic from "@anthropic-ai/sdk";
-import type { AssistantBlock, Message, ToolMessage, Usage, UserBlock } from "../src/message.ts";
+import {
+  addUsage,
+  type AssistantBlock,
+  type Message,
+  type ToolMessage,
+  type Usage,
+  type UserBlock,
+} from "../src/message.ts";
 import type { Delta, Model, ModelRequest, ReplyBlock } from "../src/model.ts";
 import { fetchStream } from "./answer.ts";
 import { argumentsObject, received, wireId, wireName } from "./call.ts";
@@ -30,7 +37,7 @@ export function anthropic(name: string, { apiKey, baseURL }: AnthropicOptions): 
     formats: (schema) => /^claude-/.test(model) && !unformatted.test(model) && strict(schema),
     reply: async (request, { signal, onDelta, onSign }) => {
       const body = messagesBody(model, sendable(request, name));
-      const open = async (signal: AbortSignal) => {
+      const open = (more: Anthropic.ContentBlockParam[]) => async (signal: AbortSignal) => {
         const { BaseAnthropic, Messages } = await import("./anthropic_client.ts");
         const client = new BaseAnthropic({
           apiKey,
@@ -42,12 +49,29 @@ export function anthropic(name: string, { apiKey, baseURL }: AnthropicOptions): 
           timeout: noTimeout,
           fetch: fetchStream,
         });
-        return await new Messages(client).create(body, { signal });
+        const messages = more.length
+          ? [...body.messages, { role: "assistant" as const, content: more }]
+          : body.messages;
+        return await new Messages(client).create({ ...body, messages }, { signal });
       };
-      return await read(open, messagesReader(harmless(onDelta)), { name, apiKey, signal, onSign });
+      // A pause goes on with what was said, unchanged; all of it is one message (CASES B17).
+      const said: Anthropic.ContentBlockParam[] = [], content: ReplyBlock[] = [];
+      let usage: Usage = { input: 0, output: 0 };
+      for (let pauses = 0;; pauses++) {
+        const reader = messagesReader(harmless(onDelta));
+        const reply = await read(open(said), reader, { name, apiKey, signal, onSign });
+        content.push(...reply.content);
+        usage = pauses ? addUsage(usage, reply.usage) : reply.usage;
+        if (reply.stopDetail !== pause || pauses === mostPauses) return { ...reply, content, usage };
+        said.push(...reader.blocks());
+      }
     },
   };
 }
+
+/** The vendor ran tools of its own for so long that it wants to be asked again. https://platform.claude.com/docs/en/api/handling-stop-reasons */
+const pause = "pause_turn";
+const mostPauses = 5;
 
 /** A prefix of the request that the vendor's cache keeps, up to here. */
 const cached = { cache_control: { type: "ephemeral" as const } };
@@ -144,11 +168,14 @@ type Open =
   | { type: "text"; text: string }
   | { type: "thinking"; thinking: string; signature: string }
   | { type: "redacted_thinking"; data: string }
-  | { type: "tool_use"; name: string; text: string; index: number; input: unknown }
-  | { type: "other" };
+  | { type: "tool_use"; id: string; name: string; text: string; index: number; input: unknown }
+  /** Of tools that the vendor runs itself. */
+  | { type: "other"; text: string; block: object };
 
 /** Reads the stream. */
-export function messagesReader(onDelta: (delta: Delta) => void): Reader<Anthropic.RawMessageStreamEvent> {
+export function messagesReader(
+  onDelta: (delta: Delta) => void,
+): Reader<Anthropic.RawMessageStreamEvent> & { blocks(): Anthropic.ContentBlockParam[] } {
   const blocks: Open[] = [];
   let calls = 0;
   let stop: Stop;
@@ -170,9 +197,12 @@ export function messagesReader(onDelta: (delta: Delta) => void): Reader<Anthropi
         return { type: "redacted_thinking", data: block.data };
       case "tool_use":
         onDelta({ type: "tool_call", index: calls, name: block.name, text: "" });
-        return { type: "tool_use", name: block.name, text: "", index: calls++, input: block.input };
+        return {
+          ...{ type: "tool_use", id: block.id, name: block.name },
+          ...{ text: "", index: calls++, input: block.input },
+        };
       default:
-        return { type: "other" };
+        return { type: "other", text: "", block };
     }
   };
   return {
@@ -192,6 +222,8 @@ export function messagesReader(onDelta: (delta: Delta) => void): Reader<Anthropi
           } else if (block?.type === "tool_use" && delta.type === "input_json_delta") {
             block.text += delta.partial_json;
             onDelta({ type: "tool_call", index: block.index, text: delta.partial_json });
+          } else if (block?.type === "other" && delta.type === "input_json_delta") {
+            block.text += delta.partial_json;
           } else if (block?.type === "thinking" && delta.type === "thinking_delta") {
             block.thinking += delta.thinking;
             onDelta({ type: "thinking", text: delta.thinking });
@@ -211,8 +243,20 @@ export function messagesReader(onDelta: (delta: Delta) => void): Reader<Anthropi
     },
     // A stop reason without message_stop is accepted: all blocks are whole by then (CASES B13).
     said: () => stop !== undefined,
+    blocks: () => Object.values(blocks).map(again),
     reply: () => conclude(Object.values(blocks).flatMap(whole), stop, usageOf(usage)),
   };
+}
+
+/** A block as it goes back in the same turn. */
+function again(block: Open): Anthropic.ContentBlockParam {
+  if (block.type === "tool_use") {
+    const { id, name, text, input } = block;
+    return { type: "tool_use", id, name, input: text ? JSON.parse(text) : input };
+  }
+  if (block.type !== "other") return block;
+  const input = block.text ? { input: JSON.parse(block.text) } : {};
+  return { ...block.block, ...input } as Anthropic.ContentBlockParam;
 }
 
 function whole(block: Open): ReplyBlock[] {

@@ -87,6 +87,11 @@ export function wireId(id: string): string {
   return `call_${hash(id)}`;
 }
 
+/** The same for servers that want nine letters and digits: a hash in any case, so that no two ids become one. */
+export function shortId(id: string): string {
+  return BigInt(`0x${hash(id)}`).toString(36).padStart(9, "0").slice(-9);
+}
+
 /** 64-bit FNV-1a over UTF-16 units: synchronous, unlike the platform's digests. Nobody attacks it, Pawl makes the ids. */
 function hash(text: string): string {
   let value = 0xcbf29ce484222325n;

@@ -8,14 +8,14 @@ import type { ModelRequest } from "../src/model.ts";
 
 /**
  * The request as it can be sent to the model `name`. Thinking and opaque items stay only where this very model made them: vendors refuse
- * foreign ones (CASES A16), and OpenAI also those of its reasoning models in a request to another model. Without tools it holds nothing
+ * foreign ones (CASES A16; `unsigned`: also what has no opaque item), and OpenAI also those of its reasoning models in a request to another model. Without tools it holds nothing
  * about tools (CASES D04).
  */
-export function sendable(request: ModelRequest, name: string): ModelRequest {
+export function sendable(request: ModelRequest, name: string, unsigned = false): ModelRequest {
   const { system, tools, toolChoice, parallelToolCalls, responseFormat, maxOutputTokens } = request;
   const vendor = name.slice(0, name.indexOf("/"));
   const messages = request.messages.map((message) =>
-    message.role === "assistant" ? ownOnly(message, vendor, message.model === name) : message
+    message.role === "assistant" ? ownOnly(message, vendor, message.model === name, unsigned) : message
   );
   return {
     ...(system?.trim() ? { system: wellFormed(system) } : {}),
@@ -28,9 +28,16 @@ export function sendable(request: ModelRequest, name: string): ModelRequest {
   };
 }
 
-function ownOnly(message: AssistantMessage, vendor: string, own: boolean): AssistantMessage {
+function ownOnly(
+  message: AssistantMessage,
+  vendor: string,
+  own: boolean,
+  unsigned: boolean,
+): AssistantMessage {
   const content = message.content.flatMap((block): AssistantBlock[] => {
-    if (block.type === "thinking") return own && block.vendor === vendor && block.opaque ? [block] : [];
+    if (block.type === "thinking") {
+      return own && block.vendor === vendor && (block.opaque || unsigned) ? [block] : [];
+    }
     if (block.type !== "tool_call" || own || block.opaque === undefined) return [block];
     const { opaque: _, ...call } = block;
     return [call];

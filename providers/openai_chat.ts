@@ -3,9 +3,18 @@
  * What such servers get wrong is taken as it is meant (CASES B04, B08-B10, B18).
  */
 import type OpenAI from "openai";
-import { type Image, type Message, textOf, type Usage, type UserBlock } from "../src/message.ts";
+import {
+  type AssistantMessage,
+  type Image,
+  type Message,
+  type StopReason,
+  textOf,
+  type Usage,
+  type UserBlock,
+} from "../src/message.ts";
 import { type Delta, type Model, ModelError, type ModelRequest, type ReplyBlock } from "../src/model.ts";
-import { argumentsText, received, wireId, wireName } from "./call.ts";
+import { argumentsText, received, shortId, wireId, wireName } from "./call.ts";
+import { type Capabilities, openais } from "./capabilities.ts";
 import { formatName, strict } from "./format.ts";
 import { conclude, type Reader, type Stop, tokens } from "./reader.ts";
 import { type OpenAIOptions, overWire } from "./openai_client.ts";
@@ -22,13 +31,18 @@ export function openaiChat(name: string, options: OpenAIOptions): Model {
 }
 
 /** The request on the wire. */
-export function chatBody(model: string, request: ModelRequest): Body {
+export function chatBody(model: string, request: ModelRequest, can: Capabilities = openais): Body {
   const { system, messages, tools, toolChoice, parallelToolCalls, responseFormat: schema, maxOutputTokens } =
     request;
+  // Where a choice cannot be forced, what was named stands alone.
+  const forced = toolChoice !== "auto" && toolChoice !== "none" && !can.forcedChoice;
+  const named = typeof toolChoice === "object" ? toolChoice.name : undefined;
+  const choice = forced ? "auto" : toolChoice;
+  const offered = forced && named ? tools.filter(({ name }) => name === named) : tools;
   return {
     model,
     stream: true,
-    stream_options: { include_usage: true },
+    ...(can.streamOptions ? { stream_options: { include_usage: true } } : {}),
     // OpenAI's newer models refuse the old name, other servers do not know the new one.
     ...(maxOutputTokens === undefined
       ? {}
@@ -37,14 +51,16 @@ export function chatBody(model: string, request: ModelRequest): Body {
       : { max_tokens: maxOutputTokens }),
     ...(tools.length
       ? {
-        tools: tools.map(({ name, description, parameters }) => ({
+        tools: offered.map(({ name, description, parameters }) => ({
           type: "function",
           function: { name, description, parameters },
         })),
-        tool_choice: typeof toolChoice === "string"
-          ? toolChoice
-          : { type: "function", function: { name: toolChoice.name } },
-        ...(parallelToolCalls === undefined ? {} : { parallel_tool_calls: parallelToolCalls }),
+        tool_choice: typeof choice === "string"
+          ? choice
+          : { type: "function", function: { name: choice.name } },
+        ...(parallelToolCalls === undefined || !can.parallelFlag
+          ? {}
+          : { parallel_tool_calls: parallelToolCalls }),
       }
       : {}),
     ...(schema
@@ -56,11 +72,15 @@ export function chatBody(model: string, request: ModelRequest): Body {
       }
       : {}),
     // What grows comes last.
-    messages: [...(system ? [{ role: "system" as const, content: system }] : []), ...chatMessages(messages)],
+    messages: [
+      ...(system ? [{ role: "system" as const, content: system }] : []),
+      ...chatMessages(messages, can),
+    ],
   };
 }
 
-function chatMessages(messages: Message[]): Body["messages"] {
+function chatMessages(messages: Message[], { echoesReasoning, ids }: Capabilities): Body["messages"] {
+  const idOf = ids === "nine" ? shortId : wireId;
   const wire: Body["messages"] = [];
   // Results hold text alone here, so their images follow as the user's, once the batch of results is whole.
   let shown: Image[] = [];
@@ -82,10 +102,11 @@ function chatMessages(messages: Message[]): Body["messages"] {
       wire.push({
         role: "assistant",
         content: text || null,
+        ...(echoesReasoning ? { reasoning_content: thoughtsOf(message) } : {}),
         ...(calls.length
           ? {
             tool_calls: calls.map((call) => ({
-              id: wireId(call.id),
+              id: idOf(call.id),
               type: "function",
               function: { name: wireName(call.name), arguments: argumentsText(call) },
             })),
@@ -100,7 +121,7 @@ function chatMessages(messages: Message[]): Body["messages"] {
       const texts = blocks.map((block) => block.type === "text" ? block.text : "(image, see below)");
       wire.push({
         role: "tool",
-        tool_call_id: wireId(message.toolCallId),
+        tool_call_id: idOf(message.toolCallId),
         content: marked(texts.join("\n"), message.isError),
       });
       shown.push(...blocks.filter((block) => block.type === "image"));
@@ -108,6 +129,10 @@ function chatMessages(messages: Message[]): Body["messages"] {
   }
   show();
   return wire;
+}
+
+function thoughtsOf({ content }: AssistantMessage): string {
+  return content.map((block) => block.type === "thinking" ? block.text : "").join("");
 }
 
 /** OpenAI's wires have no flag for failed results, so the text says it. */
@@ -225,15 +250,22 @@ function isWhole(text: string): boolean {
   }
 }
 
+/** Compatible servers pass on the words of the model that they serve. */
+const reasons: [StopReason, string[]][] = [
+  ["stop", ["stop", "end_turn", "eos", "eos_token", "stop_sequence", "complete", "completed"]],
+  ["tool_calls", ["tool_calls", "tool_call", "tool_use", "function_call"]],
+  ["length", ["length", "max_tokens", "max_output_tokens", "model_length", "model_context_window_exceeded"]],
+  ["refusal", ["content_filter", "refusal", "safety", "recitation"]],
+];
+
 function stopOf(finish: string | undefined, refused: boolean): Stop {
   if (finish === undefined) return undefined;
   if (finish === "error") throw new ModelError("server", "the server ended its answer with an error");
-  if (refused || finish === "content_filter") {
-    return { stopReason: "refusal", stopDetail: refused ? "refusal" : finish };
-  }
-  if (finish === "stop" || finish === "length" || finish === "tool_calls") return { stopReason: finish };
-  if (finish === "function_call") return { stopReason: "tool_calls" };
-  return { stopReason: "other", stopDetail: finish };
+  if (refused) return { stopReason: "refusal", stopDetail: "refusal" };
+  const known = reasons.find(([, said]) => said.includes(finish.toLowerCase()))?.[0];
+  return known === undefined || known === "refusal"
+    ? { stopReason: known ?? "other", stopDetail: finish }
+    : { stopReason: known };
 }
 
 function usageOf(usage: Chunk["usage"]): Usage {

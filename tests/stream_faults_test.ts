@@ -215,11 +215,10 @@ Deno.test("a refusal has its own reason, also with a call in it (CASES B19)", as
   }
 });
 
-Deno.test("reasons nobody knows are no success; a full context counts as length (CASES B17, B21)", async () => {
+Deno.test("reasons nobody knows are no success; a full context counts as length (CASES B21)", async () => {
   const reasons = [
     [anthropic, "model_context_window_exceeded", "length", undefined],
     [anthropic, "brand_new_reason", "other", "brand_new_reason"],
-    [anthropic, "pause_turn", "other", "pause_turn"],
     [chat, "brand_new_reason", "other", "brand_new_reason"],
     [responses, "brand_new_reason", "other", "brand_new_reason"],
   ] as const;

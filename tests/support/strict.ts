@@ -231,5 +231,7 @@ function anthropic(body: any): void {
     );
     if (role === "user") pairs.settled();
   }
-  demand(before === "user", "this model does not support assistant message prefill");
+  // A paused turn goes on from what the vendor's own tools have said.
+  const paused = body.messages.at(-1).content.some?.(({ type }: any) => type.startsWith("server_tool_"));
+  demand(before === "user" || paused, "this model does not support assistant message prefill");
 }
