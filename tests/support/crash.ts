@@ -88,7 +88,11 @@ export const scenarios: Scenario[] = [
   },
   {
     name: "nested loops side by side",
-    settings: { steering: "after_batch", tools: ["pay", "look", "wait", "agent", ask] },
+    settings: {
+      steering: "after_batch",
+      tools: ["pay", "look", "wait", "agent", ask],
+      limits: { maxTokensTotal: 1_000_000 },
+    },
     says: (request, steered) => {
       const prompt = textOf(request.messages[0]!.content), turn = asked(request);
       if (prompt === "facts") return [calls(["look"], ["wait"]), "the facts"][turn]!;
