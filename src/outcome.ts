@@ -199,9 +199,12 @@ function ended(journal: Journal, at: Frame): { message: string; results: string[
 }
 
 /** A forced choice holds until one call has run, so that a run can end; "none" holds for every turn. */
-export function choiceOf({ toolChoice = "auto", toolChoiceScope }: Loop["settings"], at: Frame): ToolChoice {
-  const forced = toolChoice !== "auto" && toolChoice !== "none";
-  return forced && toolChoiceScope !== "every" && at.released ? "auto" : toolChoice;
+export function choiceOf(settings: Loop["settings"], at: Frame): ToolChoice {
+  const { toolChoice = "auto", toolChoiceScope } = settings;
+  if (toolChoice === "auto" || toolChoice === "none" || !at.released) return toolChoice;
+  if (toolChoiceScope !== "every") return "auto";
+  // In the last turn nobody would see what a call gives; the model says what it has (CASES D03).
+  return at.turn >= maxIterations(settings) ? "none" : toolChoice;
 }
 
 /** Parts of one commit, joined in order. */

@@ -37,7 +37,7 @@ export function judge(it: Loop, at: Frame, of: CallState): Verdict {
         "the message reached the output limit, so its arguments may be cut off. Send a shorter call",
       );
     }
-    if (choice === "none") return refused("no tool may be called in this run. Answer in text");
+    if (choice === "none") return refused("no tool may be called now. Answer in text");
     if (typeof choice === "object" && choice.name !== call.name) {
       return refused(`only "${choice.name}" may be called now`);
     }

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import * as z from "zod";
 import { textOf } from "../src/message.ts";
-import { ModelError } from "../src/model.ts";
+import { ModelError, type ModelRequest } from "../src/model.ts";
 import { defineTool } from "../src/tool.ts";
 import { harness } from "./support/harness.ts";
 import { calls } from "./support/scripted_model.ts";
@@ -105,11 +105,21 @@ Deno.test("a forced choice holds until one call has run, then the run can end", 
   }
 });
 
-Deno.test('a forced choice with scope "every" holds for each turn', async () => {
-  const h = harness(() => again, { tools: [add] });
-  const { run } = await h.start("Go", { toolChoice: "required", toolChoiceScope: "every", maxIterations: 3 });
-  await h.ended(run);
-  assert.deepEqual(h.model.requests.map((r) => r.toolChoice), ["required", "required", "required"]);
+Deno.test('a forced choice with scope "every" holds for each turn but the last, which can end in words (CASES D03)', async () => {
+  const every = { toolChoice: "required", toolChoiceScope: "every", maxIterations: 3 } as const;
+  const obedient = ({ toolChoice }: ModelRequest) => toolChoice === "none" ? "What I have" : again;
+  const h = harness(obedient, { tools: [add], budget: { turns: 1 } });
+  const { text, finishReason } = await h.ended((await h.start("Go", every)).run);
+  assert.deepEqual([text, finishReason], ["What I have", "stop"]);
+  assert.deepEqual(h.model.requests.map((r) => r.toolChoice), ["required", "required", "none"]);
+
+  const once = harness(() => again, { tools: [add] });
+  await once.ended((await once.start("Go", { ...every, maxIterations: 1 })).run);
+  assert.deepEqual(
+    once.model.requests.map((r) => r.toolChoice),
+    ["required"],
+    "a single turn is for the call",
+  );
 });
 
 Deno.test('"none" holds for every turn, also against a model that calls anyway', async () => {
