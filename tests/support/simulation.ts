@@ -83,6 +83,8 @@ export async function simulate(seed: number, options: SimulationOptions = {}): P
     followUpMode: dice.pick(["one_at_a_time", "all"]),
     toolChoice: dice.pick(["auto", "auto", "auto", "required"]),
     ...(dice.chance(0.1) ? { parallelToolCalls: false } : {}),
+    // So many that no run comes near: what it books is under test here, not its end.
+    ...(dice.chance(0.5) ? { limits: { maxTokensTotal: 10_000_000 } } : {}),
   };
   const threads = dice.chance(0.2) ? ["t", "u"] : ["t"];
   for (const thread of threads) {

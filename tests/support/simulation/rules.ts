@@ -1,8 +1,8 @@
 /** What must never break (DESIGN §3), as far as it can be seen when everything is over. */
 import { callPath, decode, type Entry, publicId, root } from "../../../src/entry.ts";
-import { callsOf } from "../../../src/message.ts";
+import { addUsage, callsOf } from "../../../src/message.ts";
 import { signature } from "../../../src/fingerprint.ts";
-import { isActive, threadKey } from "../../../src/run.ts";
+import { isActive, noProgress, type Progress, threadKey } from "../../../src/run.ts";
 import type { RunRecord } from "../../../src/store.ts";
 import { logOf } from "./facts.ts";
 import type { Request } from "./model.ts";
@@ -36,7 +36,7 @@ export async function judgeThread(thread: string, it: Evidence): Promise<void> {
       bad("R2 runs", `${run} is gone`);
     }
   }
-  for (const [run, { status }] of runs) {
+  for (const [run, { status, progress }] of runs) {
     if (isActive(status)) bad("R4 stranded", `${run} is ${status}`);
     else if (!log.some((entry) => entry.kind === "end" && entry.run === run)) {
       bad("R3 end", `${run} has none`);
@@ -44,6 +44,14 @@ export async function judgeThread(thread: string, it: Evidence): Promise<void> {
     if (people.cancelled.has(run) && status !== "cancelled") bad("R8 cancel", `${run} is ${status}`);
     if (world.facts.cancelled.has(run) && status !== "cancelled") {
       bad("R8 cancel", `${run} came back: ${status}`);
+    }
+    const { usage } = progress ? JSON.parse(progress) as Progress : noProgress;
+    const used = log.reduce(
+      (sum, entry) => entry.kind === "assistant" && entry.run === run ? addUsage(sum, entry.body.usage) : sum,
+      noProgress.usage,
+    );
+    if (JSON.stringify(usage) !== JSON.stringify(used)) {
+      bad("R7 usage", `${run} counts ${JSON.stringify(usage)}, its messages ${JSON.stringify(used)}`);
     }
     const claims = (world.facts.claims.get(run)?.length ?? 0) - (world.facts.waits.get(run) ?? 0);
     if (claims > 3 * it.maxIterations + 21) bad("R7 claims", `${run} was claimed ${claims} times`);
