@@ -4,7 +4,7 @@
  */
 import { messageOf } from "./errors.ts";
 import { canonical, fingerprintOf } from "./fingerprint.ts";
-import type { Tool } from "./tool.ts";
+import { settled, type Tool } from "./tool.ts";
 import type { Remembered } from "./frame.ts";
 
 /** An effect that a call is about to have. `args` tells arguments apart; `key` is the idempotency key it goes under, if it had one before. */
@@ -22,7 +22,7 @@ export type Judged = Effect | { known: NonNullable<Remembered["result"]> } | { r
 export function judgeEffect(effects: ReadonlyMap<string, Remembered>, tool: Tool, args: unknown): Judged {
   let key: unknown;
   try {
-    key = tool.key!(args);
+    key = settled(tool.key!(args), "key");
   } catch (error) {
     return { broken: messageOf(error) };
   }

@@ -70,7 +70,7 @@ export async function execute(
       given.abort(new DOMException("The tool's time is over", "TimeoutError"));
       return timeout(tool, timeoutMs!);
     } catch (error) {
-      return journal.signal.aborted ? undefined : { content: failure(tool, error), isError: true, ran: true };
+      return journal.signal.aborted ? undefined : failure(tool, error);
     } finally {
       // With a reason: the default one is an exception with a stack.
       over.abort(null);
@@ -126,13 +126,19 @@ export async function reconcile(
 }
 
 function timeout(tool: Tool, ms: number): Result {
-  const content = `Tool "${tool.name}" timed out after ${ms / 1000} s: what it did is unknown`;
-  return { content, isError: true, ran: true, ...(tool.replay === "safe" ? {} : { unknown: true }) };
+  return unverified(tool, `Tool "${tool.name}" timed out after ${ms / 1000} s: what it did is unknown`);
 }
 
-function failure(tool: Tool, error: unknown): string {
-  const isAbort = error instanceof Error && error.name === "AbortError";
-  return isAbort ? `Tool "${tool.name}" was aborted: what it did is unverified` : messageOf(error);
+/** What a body throws says that nothing was done, unless it broke off waiting for an answer that may still have come. */
+function failure(tool: Tool, error: unknown): Result {
+  const brokeOff = error instanceof Error && ["AbortError", "TimeoutError"].includes(error.name);
+  return brokeOff
+    ? unverified(tool, `Tool "${tool.name}" was aborted: what it did is unverified (${messageOf(error)})`)
+    : { content: messageOf(error), isError: true, ran: true };
+}
+
+function unverified(tool: Tool, content: string): Result {
+  return { content, isError: true, ran: true, ...(tool.replay === "safe" ? {} : { unknown: true }) };
 }
 
 export function aborted(signal: AbortSignal, until: AbortSignal): Promise<void> {

@@ -96,15 +96,14 @@ async function hooked(it: Loop, call: CallState, tool: Tool, result: Result): Pr
     };
   });
   if (!answer) return undefined;
-  if ("said" in answer) return { ...result, ...answer.said };
-  return {
-    ...result,
+  const made = "said" in answer ? answer.said : {
     content: `It ran, but its result cannot be shown: ${answer.failed}`,
     isError: true,
     terminate: false,
-    // What it did is done, and must not be done again for want of its result.
-    ...(tool.replay === "safe" ? {} : { unknown: true }),
   };
+  // What it did is done, and must not be done again for want of its result.
+  const hidden = made.isError && !(isError && "said" in answer) && tool.replay !== "safe";
+  return { ...result, ...made, ...(hidden ? { unknown: true } : {}) };
 }
 
 /** What a hook said, or why it said nothing. Undefined: the slice was cut meanwhile. */

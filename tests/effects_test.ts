@@ -229,3 +229,64 @@ Deno.test("an approved call whose effect was had meanwhile does not have it agai
   assert.deepEqual(await resultsOf(h, run), [[false, "charged"], [false, "charged"]]);
   assert.equal(ran.length, 1);
 });
+
+Deno.test("a call that breaks off while it waits for an answer may have had its effect; one that says that it failed has not", async () => {
+  for (const name of ["AbortError", "TimeoutError"]) {
+    const { tool, ran } = charge(() => {
+      throw new DOMException("no answer", name);
+    });
+    const h = harness([calls(order(5)), calls(order(5)), calls(order(9)), "done"], { tools: [tool] });
+    const { run } = await h.start("Charge");
+    const [first, again, other] = await resultsOf(h, run);
+    assert.match(first![1], /unverified/);
+    assert.match(again![1], /outcome is unknown/);
+    assert.match(other![1], /other arguments/);
+    assert.equal(ran.length, 1, name);
+  }
+});
+
+Deno.test("a success that a hook shows as an error is not had again, with whatever arguments", async () => {
+  const { tool, ran } = charge();
+  const h = harness([calls(order(5)), calls(order(5)), calls(order(9)), "done"], {
+    tools: [tool],
+    afterToolCall: () => ({ content: "hidden", isError: true }),
+  });
+  const { run } = await h.start("Charge");
+  assert.deepEqual((await resultsOf(h, run)).map(([isError]) => isError), [true, true, true]);
+  assert.equal(ran.length, 1);
+});
+
+Deno.test("a key that comes as a promise is an error of the call, also if that fails", async () => {
+  const ways = [() => Promise.resolve("7"), () => Promise.reject(new Error("no order"))];
+  for (const key of ways as (() => any)[]) {
+    const { tool, ran } = charge(undefined, { key });
+    const h = harness([calls(order()), "done"], { tools: [tool] });
+    const { run } = await h.start("Charge");
+    assert.match((await resultsOf(h, run))[0]![1], /key.*promise/);
+    assert.equal(ran.length, 0);
+  }
+});
+
+Deno.test("a repeat of an unknown call has its key, also from a nested loop and in a later run", async () => {
+  const keys: string[] = [];
+  const pay = payment(keys);
+  const agent = agenticFunction({
+    name: "agent",
+    description: "",
+    parameters: z.object({}),
+    execute: async (_args, { exec }) => await exec("Nested", { tools: ["pay"] }),
+  });
+  const again = calls(["pay", { order: "7" }]);
+  const h = harness([again, calls(["agent"]), again, "nested", "done", again, "done"], {
+    tools: [pay, agent],
+  });
+  const first = await h.start("Pay", {}, { thread: "t" });
+  await h.time.pass(1_000);
+  await h.time.until(h.pawl.cancel("local", first.run));
+  for (const prompt of ["Again", "Once more"]) {
+    await h.ended((await h.start(prompt, {}, { thread: "t" })).run);
+  }
+  assert.equal(keys.length, 3);
+  assert.equal(keys[1], keys[0]);
+  assert.notEqual(keys[2], keys[1], "the outcome was known by then");
+});

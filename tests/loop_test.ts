@@ -238,3 +238,27 @@ Deno.test("a failed run leaves its thread usable, and every call answered", asyn
     "user",
   ]);
 });
+
+Deno.test("a forced call that a person refuses, or that is stopped, forces no longer (CASES D03)", async () => {
+  const pay = defineTool({
+    name: "pay",
+    description: "",
+    parameters: { type: "object", required: ["amount"] },
+    approval: true,
+    execute: () => "paid",
+  });
+  const obedient = (args: { amount?: number }) => (request: ModelRequest) =>
+    request.toolChoice === "auto" ? "In words, then" : calls(["pay", args]);
+  const settings = { toolChoice: { type: "function", name: "pay" } } as const;
+  const refused = harness(obedient({ amount: 1 }), { tools: [pay] });
+  const { run } = await refused.start("Go", settings);
+  const [waiting] = (await refused.settled(run)).waitingFor!;
+  await refused.time.until(refused.pawl.resolve("local", run, waiting!.toolCallId, { approve: false }));
+  assert.equal((await refused.ended(run)).text, "In words, then");
+  assert.equal(refused.model.requests.length, 2);
+
+  const stopped = harness(obedient({}), { tools: [pay] });
+  const view = await stopped.ended((await stopped.start("Go", settings)).run);
+  assert.equal(view.text, "In words, then");
+  assert.equal(stopped.model.requests.length, 4);
+});
