@@ -6,7 +6,7 @@ import type { Bodies } from "./entry.ts";
 import { messageOf } from "./errors.ts";
 import { canonical, fingerprintOf } from "./fingerprint.ts";
 import type { CallState } from "./frame.ts";
-import type { Json, UserBlock } from "./message.ts";
+import type { UserBlock } from "./message.ts";
 import { settled, type Tool, type Wait, waitOf } from "./tool.ts";
 
 /** What a call waits for before it runs, if for anything; "refused": it was decided for all of the thread. */
@@ -44,14 +44,9 @@ export function shownAs(args: unknown): string {
   return fingerprintOf(canonical(args));
 }
 
-/** The arguments that the approval put in the place of the model's. */
-export function editedArguments({ answer }: CallState): { [key: string]: Json } | undefined {
-  return answer && "approve" in answer && answer.approve ? answer.arguments : undefined;
-}
-
 /** The model is told that the call ran with other arguments than its own. */
 export function toldOf<R extends { content: Bodies["result"]["content"] }>(call: CallState, result: R): R {
-  const edited = editedArguments(call);
+  const { edited } = call;
   if (!edited) return result;
   const note = `(It ran with arguments that were changed when it was approved: ${JSON.stringify(edited)})`;
   const { content } = result;

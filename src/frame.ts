@@ -8,7 +8,10 @@ export interface CallState {
   /** begun: a commit permitted it to run. */
   state: "pending" | "waiting" | "begun" | "done";
   wait?: Bodies["wait"];
+  /** To what it waits for now, or waited for last. */
   answer?: Answer;
+  /** The arguments that its approval put in the place of the model's. */
+  edited?: ToolCall["arguments"];
   /** From when it begins: its idempotency key, the moment, and the arguments if they are not the model's. */
   key?: string;
   at?: number;

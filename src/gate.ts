@@ -4,7 +4,6 @@
  * G1. A call that has begun is not asked about again: what it runs with is in its `call` entry.
  * G2. What a person approved runs with what was approved, or not at all.
  */
-import { editedArguments } from "./approval.ts";
 import { type Bodies, publicId } from "./entry.ts";
 import { messageOf } from "./errors.ts";
 import { aborted } from "./execute.ts";
@@ -25,7 +24,7 @@ const hookMs = 30_000;
 /** The arguments that a call runs with, as far as that is known. */
 export function argumentsOf({ asked }: Loop, of: CallState): ToolCall["arguments"] {
   const said = asked.get(of.path), hooked = said && "arguments" in said ? said.arguments : undefined;
-  return of.arguments ?? hooked ?? editedArguments(of) ?? of.call.arguments;
+  return of.arguments ?? hooked ?? of.edited ?? of.call.arguments;
 }
 
 /** Whether the hook is still to be asked about a call. */

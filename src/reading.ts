@@ -76,31 +76,40 @@ export class Reader {
   }
 
   /**
-   * The path and tool of a call that waits, or has waited, for this kind of answer, and whether it has one. A call's public id is spelled from its
-   * path, so the log is searched.
+   * The path and tool of a call that waits, or has waited, for this kind of answer, and whether it has one; "runs": it has begun, and may
+   * yet wait for its result; "answered": what it waits for since is another thing. A call's public id is spelled from its path, so the log is searched.
    */
   async waitingCall(thread: string, { id, first }: RunRecord, toolCallId: string, answer: Answer) {
-    let asked = false, path: string | undefined, name = "", answered = false;
-    const names = new Map<string, string>();
+    let asked = false, runs = false, name = "", was = false;
+    let wait: { path: string; wanted: "content" | "approve"; answered: boolean } | undefined;
     for await (const { text, entry } of this.#entries(thread, first)) {
       if (entry.run !== id) continue;
-      if (entry.kind === "wait" && entry.body.for !== "time" && publicId(id, entry.path) === toolCallId) {
-        const wanted = entry.body.for === "answer" ? "content" : "approve";
-        if (!(wanted in answer)) {
-          const what = wanted === "content"
-            ? "the call's result; it needs no approval"
-            : "true or false; the call waits for an approval";
-          throw new InputError("bad_input", `${wanted}: expected ${what}`);
+      if (entry.kind === "assistant" && text.includes(JSON.stringify(toolCallId))) {
+        asked = true;
+        for (const block of entry.body.content) {
+          if (block.type === "tool_call" && block.id === toolCallId) name = block.name;
         }
-        path = entry.path;
-        name = names.get(toolCallId) ?? "";
       }
-      answered ||= entry.kind === "answer" && entry.path === path;
-      if (entry.kind !== "assistant" || !text.includes(JSON.stringify(toolCallId))) continue;
-      asked = true;
-      for (const block of entry.body.content) if (block.type === "tool_call") names.set(block.id, block.name);
+      if (!asked || publicId(id, entry.path) !== toolCallId) continue;
+      if (entry.kind === "wait" && entry.body.for !== "time") {
+        const wanted = entry.body.for === "answer" ? "content" : "approve";
+        wait = { path: entry.path, wanted, answered: false };
+      }
+      if (entry.kind === "answer" && wait) {
+        wait.answered = true;
+        was ||= wait.wanted in answer;
+      }
+      if (entry.kind === "call" || entry.kind === "result") runs = entry.kind === "call";
     }
-    if (path !== undefined) return { path, name, answered };
+    if (wait && wait.wanted in answer) return { ...wait, name };
+    if (was) return "answered";
+    if (runs && "content" in answer && (!wait || wait.answered)) return "runs";
+    if (wait) {
+      const what = wait.wanted === "content"
+        ? "the call's result; it needs no approval"
+        : "true or false; the call waits for an approval";
+      throw new InputError("bad_input", `${wait.wanted}: expected ${what}`);
+    }
     if (asked) throw new InputError("conflict", "The call waits for no answer");
     throw new InputError("not_found", "tool_call_id: the run has no such call");
   }

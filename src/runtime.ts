@@ -49,6 +49,8 @@ export interface Runtime extends Verbs {
 const sweepPage = 50;
 /** How long what the queue gave up on waits before it is published again. */
 const failedMs = 60_000;
+/** What a tool has begun elsewhere may be done before its wait is in the log: how long such a result is held. */
+const earlyMs = 5_000;
 /** How often to look whether a run has ended, although nobody said so. */
 const pollMs = 5_000;
 
@@ -172,7 +174,19 @@ export function createRuntime(options: RuntimeOptions): Runtime {
 
     async resolve(tenant, run, toolCallId, answer, key) {
       const { thread, run: record } = await reader.run(tenant, run);
-      const { path, name, answered } = await reader.waitingCall(thread, record, toolCallId, answer);
+      const call = async (until = clock.now() + earlyMs) => {
+        const found = await reader.waitingCall(thread, record, toolCallId, answer);
+        if (typeof found === "object") return found;
+        if (found === "answered") return undefined;
+        if (clock.now() >= until) {
+          throw new InputError("conflict", "The call runs: it waits for no answer yet");
+        }
+        await clock.sleep(1_000);
+        return await call(until);
+      };
+      const waits = await call();
+      if (!waits) return { repeat: true, run: await reader.view(tenant, run) };
+      const { path, name, answered } = waits;
       checkEdited(answer, registry.get(name));
       const entry = encode("answer", run, path, answer);
       const repeat = await submit(thread, { like: run, answer: { path, entry }, key }).then(

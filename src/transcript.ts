@@ -152,15 +152,17 @@ export class Transcript {
       }
       case "wait": {
         const call = this.#calls.get(path);
-        if (call) Object.assign(call, { state: "waiting", wait: entry.body });
+        if (call) Object.assign(call, { state: "waiting", wait: entry.body, answer: undefined });
         return;
       }
       case "answer": {
         const call = this.#calls.get(path);
-        if (call) call.answer = entry.body;
-        if (call && "always" in entry.body && entry.body.always) {
-          this.always.set(call.call.name, entry.body.approve);
-        }
+        // A late approval is none of what the call has begun elsewhere since.
+        if (!call || ("approve" in entry.body) !== (call.wait?.for === "approval")) return;
+        call.answer = entry.body;
+        if (!("approve" in entry.body)) return;
+        if (entry.body.approve) call.edited = entry.body.arguments;
+        if (entry.body.always) this.always.set(call.call.name, entry.body.approve);
         return;
       }
       case "call": {

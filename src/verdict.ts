@@ -1,5 +1,5 @@
 /** Whether a call may run, and what it waits for before: decided from the log and the tool alone, as often as it is looked at. */
-import { editedArguments, firstOf, shownAs } from "./approval.ts";
+import { firstOf, shownAs } from "./approval.ts";
 import { type Effect, judgeEffect } from "./effect.ts";
 import type { Bodies } from "./entry.ts";
 import { messageOf } from "./errors.ts";
@@ -67,7 +67,7 @@ export function judge(it: Loop, at: Frame, of: CallState): Verdict {
   const { args } = checked, said = it.asked.get(path), shown = answer && of.wait?.shown;
   if (state === "begun") return { tool, args };
   if (said && "refuse" in said) return refused(said.refuse);
-  if (shown !== undefined && !editedArguments(of) && shown !== shownAs(args)) {
+  if (shown !== undefined && !of.edited && shown !== shownAs(args)) {
     return refused("its tool has changed since it was to be approved. Ask for it again");
   }
   try {
