@@ -2,12 +2,13 @@
  * Calls that run only once somebody approved them. What is approved is one call with its arguments: neither another call nor other arguments
  * can run by it (CASES F13).
  */
-import type { Bodies } from "./entry.ts";
-import { messageOf } from "./errors.ts";
+import type { Answer, Bodies } from "./entry.ts";
+import { InputError, messageOf } from "./errors.ts";
 import { canonical, fingerprintOf } from "./fingerprint.ts";
 import type { CallState } from "./frame.ts";
 import type { UserBlock } from "./message.ts";
 import { settled, type Tool, type Wait, waitOf } from "./tool.ts";
+import { check } from "./validate.ts";
 
 /** What a call waits for before it runs, if for anything; "refused": it was decided for all of the thread. */
 export function firstOf(
@@ -37,6 +38,16 @@ function approvalOf({ approval, approvalExpiresMs }: Tool, args: unknown, now: n
     ...(typeof asked === "string" ? { reason: asked } : {}),
     ...(approvalExpiresMs === undefined ? {} : { until: now + approvalExpiresMs }),
   };
+}
+
+/** Arguments that an approval changes must suit the tool, as far as it is known here. Throws InputError. */
+export function checkEdited(answer: Answer, tool?: Tool): void {
+  if (!("arguments" in answer) || !answer.arguments) return;
+  if (!answer.approve) {
+    throw new InputError("bad_input", "arguments: only a call that is approved can run with others");
+  }
+  const checked = tool && check(tool, answer.arguments);
+  if (checked && !checked.ok) throw new InputError("bad_input", `arguments: ${checked.message}`);
 }
 
 /** What tells whether a call still means what was shown when it was to be approved. */

@@ -4,11 +4,12 @@
  */
 import { checkPrice } from "./allowance.ts";
 import { accept, type Acceptance } from "./acceptance.ts";
+import { checkEdited } from "./approval.ts";
 import { type Budget, defaultBudget } from "./budget.ts";
 import { type Clock, orAfter, systemClock } from "./clock.ts";
 import { checkAsked } from "./decision.ts";
 import { digest, hex } from "./digest.ts";
-import { type Answer, encode, type MailKind } from "./entry.ts";
+import { encode, type MailKind } from "./entry.ts";
 import { FatalError, InputError, LeaseLostError, messageOf, RetryableError } from "./errors.ts";
 import type { Hooks } from "./hook.ts";
 import { dueMs } from "./lease.ts";
@@ -24,7 +25,6 @@ import { type Held, slice, Warm } from "./slice.ts";
 import type { Store, Submission } from "./store.ts";
 import type { Tool, ToolSource, Using } from "./tool.ts";
 import type { Accepted, Content, Key, Verbs } from "./verbs.ts";
-import { check } from "./validate.ts";
 import { watch } from "./watch.ts";
 
 export interface RuntimeOptions extends Hooks {
@@ -277,16 +277,6 @@ function clientTool(tool: ClientTool): Tool {
       throw new Error("A client tool has no body here");
     },
   };
-}
-
-/** Arguments that an approval changes must suit the tool, as far as it is known here. */
-function checkEdited(answer: Answer, tool?: Tool): void {
-  if (!("arguments" in answer) || !answer.arguments) return;
-  if (!answer.approve) {
-    throw new InputError("bad_input", "arguments: only a call that is approved can run with others");
-  }
-  const checked = tool && check(tool, answer.arguments);
-  if (checked && !checked.ok) throw new InputError("bad_input", `arguments: ${checked.message}`);
 }
 
 /** What the interfaces name and this version cannot do yet is refused: ignoring it would be a lie. */
