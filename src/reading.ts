@@ -1,4 +1,5 @@
 /** What a store says of threads and runs, in the words of those who ask. It reads, and changes nothing. */
+import type { Clock } from "./clock.ts";
 import { type Answer, decode, type Entry, publicId, root } from "./entry.ts";
 import { InputError } from "./errors.ts";
 import type { Message } from "./message.ts";
@@ -10,9 +11,16 @@ import { toolMessage, Transcript } from "./transcript.ts";
 /** No entries are wanted. */
 const nothing = Number.MAX_SAFE_INTEGER;
 
+/** How long an answer is held for a call that has begun and does not wait yet. */
+const earlyMs = 5_000;
+
 export class Reader {
   /** `removed`: what a run's settings keep from it. */
-  constructor(readonly store: Store, readonly removed: (settings: Settings) => RemovedTool[]) {}
+  constructor(
+    readonly store: Store,
+    readonly clock: Clock,
+    readonly removed: (settings: Settings) => RemovedTool[],
+  ) {}
 
   /** A run of a tenant, without its entries. Throws not_found for what is unknown or another's. */
   async run(tenant: string, run: string): Promise<Reading & { run: RunRecord; thread: string }> {
@@ -76,10 +84,22 @@ export class Reader {
   }
 
   /**
-   * The path and tool of a call that waits, or has waited, for this kind of answer, and whether it has one; "runs": it has begun, and may
-   * yet wait for its result; "answered": what it waits for since is another thing. A call's public id is spelled from its path, so the log is searched.
+   * The path and tool of a call that waits, or has waited, for this kind of answer, and whether it has one; undefined: it had one, and
+   * waits for another thing since. What a tool has begun elsewhere may be done before its wait is in the log, so that is waited for a moment.
    */
-  async waitingCall(thread: string, { id, first }: RunRecord, toolCallId: string, answer: Answer) {
+  async waitingCall(thread: string, run: RunRecord, toolCallId: string, answer: Answer) {
+    for (const until = this.clock.now() + earlyMs;;) {
+      const call = await this.#waitingCall(thread, run, toolCallId, answer);
+      if (call !== "runs") return call;
+      if (this.clock.now() >= until) {
+        throw new InputError("conflict", "The call runs: it waits for no answer yet");
+      }
+      await this.clock.sleep(1_000);
+    }
+  }
+
+  /** A call's public id is spelled from its path, so the log is searched. */
+  async #waitingCall(thread: string, { id, first }: RunRecord, toolCallId: string, answer: Answer) {
     let asked = false, runs = false, name = "", was = false;
     let wait: { path: string; wanted: "content" | "approve"; answered: boolean } | undefined;
     for await (const { text, entry } of this.#entries(thread, first)) {
@@ -102,7 +122,7 @@ export class Reader {
       if (entry.kind === "call" || entry.kind === "result") runs = entry.kind === "call";
     }
     if (wait && wait.wanted in answer) return { ...wait, name };
-    if (was) return "answered";
+    if (was) return undefined;
     if (runs && "content" in answer && (!wait || wait.answered)) return "runs";
     if (wait) {
       const what = wait.wanted === "content"

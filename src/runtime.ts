@@ -49,8 +49,6 @@ export interface Runtime extends Verbs {
 const sweepPage = 50;
 /** How long what the queue gave up on waits before it is published again. */
 const failedMs = 60_000;
-/** What a tool has begun elsewhere may be done before its wait is in the log: how long such a result is held. */
-const earlyMs = 5_000;
 /** How often to look whether a run has ended, although nobody said so. */
 const pollMs = 5_000;
 
@@ -68,7 +66,7 @@ export function createRuntime(options: RuntimeOptions): Runtime {
       return [];
     }
   };
-  const reader = new Reader(store, removed), holding = new Map<string, Held>();
+  const reader = new Reader(store, clock, removed), holding = new Map<string, Held>();
   const budget = { ...defaultBudget, ...options.budget }, { warm = new Warm() } = options;
   const patience = { ...defaultPatience, ...options.patience };
   const sliceOptions = {
@@ -174,17 +172,7 @@ export function createRuntime(options: RuntimeOptions): Runtime {
 
     async resolve(tenant, run, toolCallId, answer, key) {
       const { thread, run: record } = await reader.run(tenant, run);
-      const call = async (until = clock.now() + earlyMs) => {
-        const found = await reader.waitingCall(thread, record, toolCallId, answer);
-        if (typeof found === "object") return found;
-        if (found === "answered") return undefined;
-        if (clock.now() >= until) {
-          throw new InputError("conflict", "The call runs: it waits for no answer yet");
-        }
-        await clock.sleep(1_000);
-        return await call(until);
-      };
-      const waits = await call();
+      const waits = await reader.waitingCall(thread, record, toolCallId, answer);
       if (!waits) return { repeat: true, run: await reader.view(tenant, run) };
       const { path, name, answered } = waits;
       checkEdited(answer, registry.get(name));
