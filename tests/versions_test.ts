@@ -2,6 +2,7 @@
 import assert from "node:assert/strict";
 import { DatabaseSync } from "node:sqlite";
 import { decode } from "../src/entry.ts";
+import { failed } from "../src/http/failure.ts";
 import { textOf } from "../src/message.ts";
 import type { Store } from "../src/store.ts";
 import { sqliteStore } from "../src/store/sqlite.ts";
@@ -89,15 +90,12 @@ for (const [version, fixture] of fixtures) {
   });
 }
 
-Deno.test("there is a fixture of the present version", async () => {
-  const { version } = JSON.parse(await Deno.readTextFile(new URL("../deno.json", import.meta.url)));
-  assert.ok(
-    fixtures.some(([name]) => name === version),
-    `Run deno task fixture before ${version} is released`,
-  );
-});
+const present = JSON.parse(Deno.readTextFileSync(new URL("../deno.json", import.meta.url))).version;
+const newest = fixtures.find(([version]) => version === present)?.[1] as Fixture;
 
-const [[, newest]] = fixtures.slice(-1) as [[string, Fixture]];
+Deno.test("there is a fixture of the present version", () => {
+  assert.ok(newest, `Run deno task fixture before ${present} is released`);
+});
 
 Deno.test("a file that a newer version wrote is refused, and left as it is", async () => {
   const path = await Deno.makeTempFile({ suffix: ".db" });
@@ -151,5 +149,24 @@ Deno.test("an entry, and settings, of a newer version are refused", async () => 
     await assert.rejects(time.until(h.pawl.run("local", newest.run.waiting)), refused);
     await time.pass(newest.delivery.at! - time.now());
     await assert.rejects(time.until(h.pawl.deliver(newest.delivery, "m")), refused);
+  });
+});
+
+Deno.test("a log that a newer version has written to is refused by deliveries and reads, and left as it is", async () => {
+  const rows = structuredClone(newest.sqlite.rows);
+  const last = rows.log!.at(-1)!, dream = String(last.entry).replace(/^\S+/, "dream");
+  last.entry = dream;
+  await inSqlite({ ...newest, sqlite: { ...newest.sqlite, rows } }, async (store, time) => {
+    const h = harness([], { tools: tools([]), store, time }), { waiting } = newest.run;
+    const refused = { name: "FatalError", message: /"dream".*another version/ };
+    await time.pass(newest.delivery.at! - time.now());
+    await assert.rejects(time.until(h.pawl.deliver(newest.delivery, "m")), refused);
+    await assert.rejects(h.messages(waiting), refused);
+    await assert.rejects(h.events(waiting), refused);
+    const { entries } = (await store.read(`local~${thread}`, { from: rows.log!.length - 1 }))!;
+    assert.equal(entries.at(-1), dream);
+    const answer = failed(await h.messages(waiting).catch((error) => error));
+    assert.equal(answer.status, 500);
+    assert.match((await answer.json()).error.message, /Another version/);
   });
 });

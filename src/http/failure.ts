@@ -1,5 +1,5 @@
 /** What went wrong, as an answer: `{"error":{"code","message","details?"}}`. */
-import { InputError, RetryableError } from "../errors.ts";
+import { FatalError, InputError, RetryableError } from "../errors.ts";
 
 export interface Failure {
   error: { code: string; message: string; details?: unknown };
@@ -22,10 +22,11 @@ export function failed(thrown: unknown): Response {
       "retry-after": String(seconds),
     });
   }
-  return failure(500, {
-    code: "internal",
-    message: "The service failed; its operator finds the reason in its log",
-  });
+  // Bodies of what another version wrote may be anything, so only that it is so is told.
+  const message = thrown instanceof FatalError && thrown.code === "schema"
+    ? "Another version of Pawl wrote this, and it is not guessed at. Run that version, or a newer one"
+    : "The service failed; its operator finds the reason in its log";
+  return failure(500, { code: "internal", message });
 }
 
 /** Whether an operator should hear of it. */
