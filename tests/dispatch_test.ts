@@ -351,3 +351,51 @@ Deno.test("an agentic function that keeps calling itself is stopped at depth 5 o
     assert.equal(depths.length, deepest + 1, "the last one asked for was not run");
   }
 });
+
+Deno.test("branches whose loops change places from slice to slice keep their own results, and have each effect once", async () => {
+  const paid: string[] = [];
+  let bodies = 0;
+  const pay = defineTool({
+    name: "pay",
+    description: "",
+    parameters: z.object({ to: z.string() }),
+    execute: async ({ to }) => {
+      paid.push(to);
+      await h.time.sleep(2_000);
+      return `paid ${to}`;
+    },
+  });
+  const both = agenticFunction({
+    name: "both",
+    description: "",
+    parameters: z.object({}),
+    execute: async (_args, { exec, step }) => {
+      const late = ++bodies % 2;
+      const branch = async (name: string, n: number) => {
+        await h.time.sleep(n === late ? 3_000 : 10);
+        const noted = await step(`note ${name}`, () => `${name}${bodies}`);
+        await h.time.sleep(n === late ? 10 : 3_000);
+        return `${noted.slice(0, 3)}: ${await exec(`pay ${name}`, { key: name, tools: ["pay"] })}`;
+      };
+      return (await Promise.all([branch("ann", 0), branch("bob", 1)])).join(", ");
+    },
+  });
+  const h: Harness = harness((request) => {
+    const last = request.messages.at(-1)!, text = textOf(last.content);
+    if (last.role === "tool") return text;
+    return text === "Go" ? calls(["both"]) : calls(["pay", { to: text.slice(4) }]);
+  }, { tools: [pay, both], budget: { turns: 1 } });
+  const { run } = await h.start("Go");
+  assert.equal((await h.ended(run)).text, "ann: paid ann, bob: paid bob");
+  assert.ok(bodies > 3, "it was run again from its start");
+  assert.deepEqual(paid.sort(), ["ann", "bob"]);
+  for (const name of ["ann", "bob"]) {
+    const inner = await h.messages(run, `1.0/${name}`);
+    assert.deepEqual(inner.map(({ content }) => textOf(content)), [
+      `pay ${name}`,
+      "",
+      `paid ${name}`,
+      `paid ${name}`,
+    ]);
+  }
+});

@@ -163,6 +163,17 @@ Deno.test("pawl.exec in the body of an agentic function is its nested loop, with
   assert.equal(text, "said: sings alto and sings bass, then sings both");
   assert.deepEqual([...frames].sort(), [".", "1.0/a", "1.0/b", "1.0/exec"]);
   assert.ok(slices > 2, "it was run again from its start");
+  const ask = (frame: string) =>
+    pawl.fetch(new Request(`http://127.0.0.1/runs/${run}/messages?frame=${encodeURIComponent(frame)}`), {
+      remoteAddress: "127.0.0.1",
+    });
+  const inner = await (await ask("1.0/a")).json();
+  assert.deepEqual(inner.messages.map(({ content }: { content: unknown }) => content), [
+    "alto",
+    [{ type: "text", text: "sings alto" }],
+  ]);
+  const none = await ask("1.0/c");
+  assert.deepEqual([none.status, (await none.json()).error.code], [404, "not_found"]);
   await pawl.close();
 });
 
