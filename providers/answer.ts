@@ -6,7 +6,15 @@
 /** As much of a wrong answer as an error's message shows. */
 const shown = 200;
 
+/** For a wire whose streams are text. */
 export async function fetchStream(input: string | URL | Request, init?: RequestInit): Promise<Response> {
+  const answer = await fetchDirect(input, init);
+  const type = answer.headers.get("content-type") ?? "";
+  return answer.ok && /json|html/i.test(type) ? whole(type, await answer.text()) : answer;
+}
+
+/** `fetch`, but a redirect is an error. */
+export async function fetchDirect(input: string | URL | Request, init?: RequestInit): Promise<Response> {
   // Followed, a redirect would take the transcript, and on some platforms the key, to whomever it names (CASES H02).
   const answer = await fetch(input, { ...init, redirect: "manual" });
   const location = answer.headers.get("location");
@@ -15,8 +23,7 @@ export async function fetchStream(input: string | URL | Request, init?: RequestI
     const message = `redirects to ${location.slice(0, shown)}. Set the vendor's base URL to where it answers`;
     return Response.json({ error: { message } }, { status: answer.status });
   }
-  const type = answer.headers.get("content-type") ?? "";
-  return answer.ok && /json|html/i.test(type) ? whole(type, await answer.text()) : answer;
+  return answer;
 }
 
 /**
@@ -28,12 +35,14 @@ function whole(type: string, text: string): Response {
     return new Response(text, { headers: { "content-type": "text/event-stream" } });
   }
   const body = parsed(text);
-  if (body?.error === undefined) {
-    throw new Error(`expected a stream, got ${type}: ${text.slice(0, shown).toWellFormed()}`);
-  }
+  if (body?.error === undefined) throw noStream(type, text);
   return new Response(`event: error\ndata: ${JSON.stringify(body)}\n\n`, {
     headers: { "content-type": "text/event-stream" },
   });
+}
+
+export function noStream(type: string, text: string): Error {
+  return new Error(`expected a stream, got ${type}: ${text.slice(0, shown).toWellFormed()}`);
 }
 
 function parsed(text: string): { error?: unknown } | undefined {

@@ -9,7 +9,8 @@ import { ModelError, type ModelErrorCode } from "../src/model.ts";
 export interface Caller {
   /** "vendor/model", to say whose error it is. */
   name: string;
-  apiKey: string;
+  /** What no message may hold. */
+  apiKey: string | readonly string[];
   signal?: AbortSignal;
 }
 
@@ -37,7 +38,10 @@ export function failure(thrown: unknown, { name, apiKey, signal }: Caller): Mode
   return new ModelError(code, say(text), wait);
 
   function say(text: string): string {
-    const safe = apiKey ? text.replaceAll(apiKey, "***").replaceAll(encodeURIComponent(apiKey), "***") : text;
+    const safe = [apiKey].flat().filter(Boolean).reduce(
+      (text, key) => text.replaceAll(key, "***").replaceAll(encodeURIComponent(key), "***"),
+      text,
+    );
     const short = safe.length > longestMessage ? safe.slice(0, longestMessage).toWellFormed() + "…" : safe;
     return short.startsWith(`${name}: `) ? short : `${name}: ${short}`;
   }
@@ -89,7 +93,8 @@ function spent(body: unknown, message: string): boolean {
  * Only words that a vendor documents are matched, and texts only where there is no word: "token" or "context" alone would send
  * "invalid token context" of a 401 down the way of compaction (CASES E06).
  * https://platform.openai.com/docs/guides/error-codes, https://platform.claude.com/docs/en/api/errors,
- * https://ai.google.dev/gemini-api/docs/troubleshooting
+ * https://ai.google.dev/gemini-api/docs/troubleshooting,
+ * https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_ConverseStream.html#API_runtime_ConverseStream_Errors
  */
 function codeOf(status: number | undefined, error: unknown, message: string): ModelErrorCode {
   const words = wordsOf(error);
@@ -97,12 +102,14 @@ function codeOf(status: number | undefined, error: unknown, message: string): Mo
   // Days, not seconds: a quota looks like a rate limit but is not worth waiting for (CASES E04).
   if (
     said("insufficient_quota", "billing_hard_limit_reached", "billing_not_active", "billing_error") ||
-    said("BILLING_DISABLED") || (said("RESOURCE_EXHAUSTED") && spent(error, message))
+    said("BILLING_DISABLED", "ServiceQuotaExceededException") ||
+    (said("RESOURCE_EXHAUSTED") && spent(error, message)) ||
+    (said("ThrottlingException") && /per day/i.test(message))
   ) {
     return "quota";
   }
   // Comes with status 400.
-  if (said("API_KEY_INVALID")) return "auth";
+  if (said("API_KEY_INVALID", "ExpiredTokenException")) return "auth";
   if (said("content_policy_violation", "content_filter")) return "content_policy";
   if (said("context_length_exceeded", "request_too_large", "exceed_context_size_error")) {
     return "context_overflow";
@@ -122,7 +129,8 @@ function codeOf(status: number | undefined, error: unknown, message: string): Mo
   if (status === 413) return "context_overflow";
   if (status === 429) return "rate_limit";
   if (status === 503 || status === 529) return "overloaded";
-  if (status === 408 || status === 409 || status === 499 || status >= 500) return "server";
+  // 424: a model of Bedrock's failed.
+  if ([408, 409, 424, 499].includes(status) || status >= 500) return "server";
   return refusedFor(message);
 }
 
@@ -138,20 +146,29 @@ const tooLong = new RegExp(
     "prompt is too long|input is too long for requested model|reduce the length of the (messages|prompt|input)",
     "maximum context length|exceeds? the (available )?context (window|size)|context window exceeded",
     "exceed context limit|input token count \\(?\\d+\\)? exceeds the maximum",
+    "number of input tokens exceeds maximum length",
   ].join("|"),
   "i",
 );
 
 /** Errors inside a stream have no status of their own (CASES B11, B12). */
 const wordsInStream: [ModelErrorCode, string[]][] = [
-  ["overloaded", ["overloaded_error", "server_is_overloaded", "slow_down", "UNAVAILABLE"]],
-  ["rate_limit", ["rate_limit_error", "rate_limit_exceeded", "RESOURCE_EXHAUSTED"]],
+  ["overloaded", [
+    "overloaded_error",
+    "server_is_overloaded",
+    "slow_down",
+    "UNAVAILABLE",
+    "ServiceUnavailableException",
+  ]],
+  ["rate_limit", ["rate_limit_error", "rate_limit_exceeded", "RESOURCE_EXHAUSTED", "ThrottlingException"]],
   ["auth", [
     "authentication_error",
     "permission_error",
     "invalid_api_key",
     "UNAUTHENTICATED",
     "PERMISSION_DENIED",
+    "AccessDeniedException",
+    "UnrecognizedClientException",
   ]],
   ["bad_request", [
     "invalid_request_error",
@@ -160,6 +177,8 @@ const wordsInStream: [ModelErrorCode, string[]][] = [
     "INVALID_ARGUMENT",
     "FAILED_PRECONDITION",
     "NOT_FOUND",
+    "ValidationException",
+    "ResourceNotFoundException",
   ]],
   ["server", ["api_error", "server_error", "timeout_error"]],
 ];

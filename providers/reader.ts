@@ -2,7 +2,7 @@
 import { type Delta, ModelError, type ModelOptions, type ModelReply, type ReplyBlock } from "../src/model.ts";
 import { textOf, type Usage } from "../src/message.ts";
 import { orAfter, systemClock } from "../src/clock.ts";
-import { failure } from "./failure.ts";
+import { type Caller, failure } from "./failure.ts";
 
 /** For the SDKs: the longest that a timer can wait. When a call takes too long is the loop's to say, by its signal. */
 export const noTimeout = 2_147_483_647;
@@ -24,7 +24,7 @@ const lingerMs = 3_000;
 export async function read<Event>(
   open: (signal: AbortSignal) => Promise<AsyncIterable<Event>>,
   reader: Reader<Event>,
-  caller: { name: string; apiKey: string; signal: AbortSignal; onSign?: ModelOptions["onSign"] },
+  caller: Caller & { signal: AbortSignal; onSign?: ModelOptions["onSign"] },
 ): Promise<ModelReply> {
   const over = new AbortController();
   try {

@@ -45,6 +45,12 @@ Deno.test("each wire says it in its own way, strict where the schema is closed, 
         responseMimeType: "application/json",
         responseJsonSchema: responseFormat,
       }],
+      "bedrock": ["outputConfig", {
+        textFormat: {
+          type: "json_schema",
+          structure: { jsonSchema: { name: "output", schema: JSON.stringify(responseFormat) } },
+        },
+      }],
     } as const;
     for (const each of dialects) {
       // What is open is said to Anthropic's models in words.
@@ -53,7 +59,7 @@ Deno.test("each wire says it in its own way, strict where the schema is closed, 
       const { body, reply } = await replyTo(each, answer, asking(undefined, { responseFormat }));
       const [field, value] = said[each.wire];
       assert.deepEqual(body[field], value, each.wire);
-      assert.equal(body.tools.length, 1);
+      assert.equal((body.tools ?? body.toolConfig.tools).length, 1);
       assert.deepEqual(reply.content, [{ type: "text", text: '{"seats": 2}' }]);
       const { body: plain } = await replyTo(each, answer);
       assert.deepEqual(plain[field] ?? {}, {}, "and nothing where no form is asked for");

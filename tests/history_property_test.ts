@@ -25,7 +25,9 @@ function turn(): fc.Arbitrary<(n: number) => Message[]> {
   });
   const block = fc.oneof(
     words.map(text),
-    fc.constantFrom("anthropic", "openai", "openai-chat", "gemini").map((vendor) => ({ thinking: vendor })),
+    fc.constantFrom("anthropic", "openai", "openai-chat", "gemini", "bedrock").map((vendor) => ({
+      thinking: vendor,
+    })),
     ownCall,
   );
   return fc.record({
@@ -70,6 +72,8 @@ function thinking(vendor: string): AssistantBlock {
     ? { type: "thinking", thinking: "hm", signature: "s" }
     : vendor === "gemini"
     ? { thoughtSignature: "c2ln" }
+    : vendor === "bedrock"
+    ? { reasoningContent: { reasoningText: { text: "hm", signature: "s" } } }
     : { type: "reasoning", id: "rs_1", summary: [], encrypted_content: "e" };
   return {
     type: "thinking",

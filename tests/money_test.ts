@@ -17,6 +17,7 @@ Deno.test("prices are known by vendor and model; caches make input cheaper, and 
       "openai-chat/gpt-4o-mini",
       "anthropic/claude-haiku-4-5",
       "gemini/gemini-2.5-flash",
+      "bedrock/us.anthropic.claude-haiku-4-5-20251001-v1:0",
     ]
   ) {
     const price = priceOf(name)!;

@@ -2,7 +2,8 @@
 import assert from "node:assert/strict";
 import type { ModelReply } from "../src/model.ts";
 import { byteServer, bytewise } from "./support/byte_server.ts";
-import { chunk, dialect, dialects, done, event } from "./support/dialect.ts";
+import { frame as binaryFrame } from "./support/bedrock_dialect.ts";
+import { chunk, dialect, dialects, done, event, type Frame } from "./support/dialect.ts";
 import { add, asking, called, callsIn, refusal, replyTo, result, stored, user } from "./contract/model.ts";
 
 const chat = dialect("openai-chat"), responses = dialect("openai"), anthropic = dialect("anthropic");
@@ -10,12 +11,12 @@ const chat = dialect("openai-chat"), responses = dialect("openai"), anthropic = 
 const textOf = (reply: ModelReply) =>
   reply.content.map((block) => block.type === "text" ? block.text : "").join("");
 
-async function chatReply(chunks: string[]) {
+async function chatReply(chunks: Frame[]) {
   return (await replyTo(chat, { chunks })).reply;
 }
 
 for (const each of dialects) {
-  const { wire, frames } = each;
+  const { wire, frames } = each, isBinary = wire === "bedrock";
   const call = (...args: string[]) => ({ calls: [{ id: "c1", name: "save", args }] });
 
   Deno.test(`${wire}: arguments cut off by the server are kept but never whole (CASES B02)`, async () => {
@@ -35,6 +36,7 @@ for (const each of dialects) {
       "openai": "max_output_tokens",
       "anthropic": "max_tokens",
       "gemini": "MAX_TOKENS",
+      "bedrock": "max_tokens",
     }[wire];
     const { reply } = await replyTo(each, { chunks: frames({ ...call('{"path":"a.txt"}'), stop }) });
     assert.equal(reply.stopReason, "length");
@@ -69,7 +71,9 @@ for (const each of dialects) {
   Deno.test(`${wire}: one byte at a time, CRLF and a byte order mark change nothing (CASES B07)`, async () => {
     const text = "北京 🚀 e\u0301";
     const said = { text: [text], calls: [{ id: "c1", name: "save", args: [JSON.stringify({ text })] }] };
-    const bytes = bytewise("\uFEFF" + frames(said).join("").replaceAll("\n", "\r\n"));
+    const bytes = isBinary
+      ? bytewise(...frames(said))
+      : bytewise("\uFEFF" + frames(said).join("").replaceAll("\n", "\r\n"));
     const { reply, deltas } = await replyTo(each, { chunks: bytes });
     assert.equal(textOf(reply), text);
     assert.equal(deltas.map((delta) => delta.type === "text" ? delta.text : "").join(""), text);
@@ -79,7 +83,7 @@ for (const each of dialects) {
   Deno.test(`${wire}: comments between frames are ignored (CASES B08)`, async () => {
     const chunks = frames({ text: ["a", "b"], ...call('{"x":', "1}") }).flatMap((
       frame,
-    ) => [": PROCESSING\n\n", frame]);
+    ) => [isBinary ? binaryFrame({ "event-type": "ping" }, "") : ": PROCESSING\n\n", frame]);
     const { reply } = await replyTo(each, { chunks });
     assert.deepEqual([textOf(reply), called(reply)], ["ab", [["save", { x: 1 }]]]);
   });
@@ -101,7 +105,9 @@ for (const each of dialects) {
   });
 
   Deno.test(`${wire}: a data line of broken JSON is a failure (CASES B16)`, async () => {
-    const broken = wire === "openai-chat"
+    const broken = isBinary
+      ? binaryFrame({ "event-type": "contentBlockDelta" }, '{"delta":{"te')
+      : wire === "openai-chat"
       ? 'data: {"choices":[{"delta":{"tool_ca\n\n'
       : 'event: x\ndata: {"type":"response.outp\n\n';
     for (const end of [[], frames({ text: ["as if nothing"] })]) {

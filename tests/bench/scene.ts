@@ -1,5 +1,6 @@
 /** What the measurements share: a model server, files to store in, models, and the arithmetic of medians. */
 import type { Model, ModelRequest } from "../../src/model.ts";
+import type { Frame } from "../support/dialect.ts";
 
 /** Starts the model server; `url(n)` is one that lets a run take n turns. */
 export async function modelServer(): Promise<{ url(turns: number): string; stop(): Promise<unknown> }> {
@@ -79,8 +80,8 @@ export class Report {
 }
 
 /** A vendor in this process that says the same whatever it is asked. */
-export function vendorSaying(frames: string[]): AsyncDisposable & { url: string; bodies: string[] } {
-  const bytes = new TextEncoder().encode(frames.join("")), bodies: string[] = [];
+export function vendorSaying(frames: Frame[]): AsyncDisposable & { url: string; bodies: string[] } {
+  const bytes = new Blob(frames), bodies: string[] = [];
   const server = Deno.serve({ port: 0, hostname: "127.0.0.1", onListen: () => {} }, async (request) => {
     const body = await request.text();
     if (!bodies.length) bodies.push(body);

@@ -95,6 +95,11 @@ function stream({ chunks, then = "close" }: Script, left: () => void): ReadableS
 }
 
 /** The same bytes, each in a chunk of its own. */
-export function bytewise(text: string): Uint8Array<ArrayBuffer>[] {
-  return Array.from(new TextEncoder().encode(text), (byte) => Uint8Array.of(byte));
+export function bytewise(...parts: (string | Uint8Array<ArrayBuffer>)[]): Uint8Array<ArrayBuffer>[] {
+  return parts.flatMap((part) =>
+    Array.from(
+      typeof part === "string" ? new TextEncoder().encode(part) : part,
+      (byte) => Uint8Array.of(byte),
+    )
+  );
 }

@@ -3,6 +3,7 @@ import { anthropic } from "../../providers/anthropic.ts";
 import { openai } from "../../providers/openai.ts";
 import { openaiChat } from "../../providers/openai_chat.ts";
 import type { Model } from "../../src/model.ts";
+import { bedrockDialect } from "./bedrock_dialect.ts";
 import { geminiDialect } from "./gemini_dialect.ts";
 import type { Wire } from "./strict.ts";
 
@@ -16,11 +17,14 @@ export interface Said {
   stop?: string | null;
 }
 
+/** Text, but for wires that are binary. */
+export type Frame = string | Uint8Array<ArrayBuffer>;
+
 export interface Dialect {
   wire: Wire;
   model(url: string, apiKey?: string): Model;
-  /** Frames that say it. Usage is always 12 in (4 of them cached), 7 out (2 of them reasoning). */
-  frames(said: Said): string[];
+  /** Frames that say it. Usage is always 12 in (4 of them cached), 7 out. */
+  frames(said: Said): Frame[];
   error(code: string, message: string): string;
   /** What a request says about the choice of tools. */
   choice(body: any): unknown;
@@ -31,7 +35,7 @@ export interface Dialect {
   /** Arguments come whole and as objects: what is no JSON cannot come, and how they were spelled is not kept. */
   objects?: true;
   /** What its usage counts besides. */
-  counts?: { written: number };
+  counts: { written?: number; reasoning?: number };
   /** The items of a request that give thinking back; absent: this wire has none. */
   thoughts?(body: any): unknown[];
 }
@@ -54,6 +58,7 @@ export function chunk(delta: unknown, finish?: string | null, more?: object): st
 export const dialects: Dialect[] = [
   {
     wire: "openai-chat",
+    counts: { reasoning: 2 },
     model: (url, apiKey = "key-1") => openaiChat("openai-chat/m", { apiKey, baseURL: url }),
     frames({ text = [], calls = [], stop = calls.length ? "tool_calls" : "stop" }) {
       return [
@@ -89,6 +94,7 @@ export const dialects: Dialect[] = [
   },
   {
     wire: "openai",
+    counts: { reasoning: 2 },
     model: (url, apiKey = "key-1") => openai("openai/m", { apiKey, baseURL: url }),
     frames({ text = [], calls = [], thinking, stop = "completed" }) {
       const items = [
@@ -146,7 +152,7 @@ export const dialects: Dialect[] = [
   },
   {
     wire: "anthropic",
-    counts: { written: 3 },
+    counts: { written: 3, reasoning: 2 },
     model: (url, apiKey = "key-1") => anthropic("anthropic/m", { apiKey, baseURL: url }),
     frames({ text = [], calls = [], thinking, stop = calls.length ? "tool_use" : "end_turn" }) {
       const blocks = [
@@ -209,6 +215,7 @@ export const dialects: Dialect[] = [
       ),
   },
   geminiDialect,
+  bedrockDialect,
 ];
 
 export function dialect(wire: Wire): Dialect {

@@ -25,6 +25,7 @@ const daily = {
 
 export const geminiDialect: Dialect = {
   wire: "gemini",
+  counts: { reasoning: 2 },
   model: (url, apiKey = "key-1") => gemini("gemini/m", { apiKey, baseURL: url }),
   frames({ text = [], calls = [], thinking, stop = "STOP" }) {
     const signature = thinking ? `,"thoughtSignature":${JSON.stringify(thinking)}` : "";

@@ -62,12 +62,15 @@ export function modelServer(
     return script(wire, await Promise.race([answer(asked, n), closing]));
   });
   const vendor = wire.startsWith("openai") ? "OPENAI" : wire.toUpperCase();
+  const keys: Record<string, string> = wire === "bedrock"
+    ? { AWS_REGION: "us-east-1", AWS_ACCESS_KEY_ID: "AKIDEXAMPLE", AWS_SECRET_ACCESS_KEY: apiKey }
+    : { [`${vendor}_API_KEY`]: apiKey };
   return {
     wire,
     requests,
     env: {
       PAWL_MODEL: `${wire}/m`,
-      [`${vendor}_API_KEY`]: apiKey,
+      ...keys,
       [`${vendor}_BASE_URL`]: server.url,
     },
     async [Symbol.asyncDispose]() {
@@ -103,6 +106,8 @@ function askedOf(wire: Wire, { body, headers }: Recorded): Asked {
     ? ofAnthropic(body)
     : wire === "gemini"
     ? ofGemini(body)
+    : wire === "bedrock"
+    ? ofBedrock(body)
     : ofChat(body);
   return {
     turns,
@@ -192,6 +197,24 @@ function ofGemini(body: any): Turn[] {
     }
     const text = textOf(parts);
     if (text || calls.length) turns.push({ role: role === "model" ? "assistant" : "user", text, calls });
+  }
+  return turns;
+}
+
+function ofBedrock(body: any): Turn[] {
+  const { system, messages } = body;
+  const turns: Turn[] = system ? [{ role: "system", text: textOf(system), calls: [] }] : [];
+  for (const { role, content } of messages) {
+    for (const { toolResult: result } of content) {
+      if (!result) continue;
+      const text = textOf(result.content), isError = result.status === "error" || text.startsWith("Error: ");
+      turns.push({ role: "tool", id: result.toolUseId, text, isError, calls: [] });
+    }
+    const calls = content.flatMap(({ toolUse: call }: any) =>
+      call ? [{ id: call.toolUseId, name: call.name, args: call.input }] : []
+    );
+    const text = textOf(content);
+    if (text || calls.length) turns.push({ role, text, calls });
   }
   return turns;
 }

@@ -4,15 +4,17 @@
  */
 import type { Recorded } from "./byte_server.ts";
 import { demand, Fault, formatTaken, jsonObject, nameTaken, Pairs, said } from "./demand.ts";
+import { bedrock } from "./strict_bedrock.ts";
 import { gemini } from "./strict_gemini.ts";
 
-export type Wire = "openai" | "openai-chat" | "anthropic" | "gemini";
+export type Wire = "openai" | "openai-chat" | "anthropic" | "gemini" | "bedrock";
 
 const faults: Record<Wire, (body: any) => void> = {
   "openai": responses,
   "openai-chat": chat,
   "anthropic": anthropic,
   "gemini": gemini,
+  "bedrock": bedrock,
 };
 
 export function faultOf(wire: Wire, body: unknown): string | undefined {

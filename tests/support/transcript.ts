@@ -1,5 +1,6 @@
 /** Transcripts in short, and what of one goes over each vendor's wire. */
 import { messagesBody } from "../../providers/anthropic.ts";
+import { converseBody } from "../../providers/bedrock.ts";
 import { geminiRequest } from "../../providers/gemini.ts";
 import { sendable } from "../../providers/history.ts";
 import { responsesBody } from "../../providers/openai.ts";
@@ -14,6 +15,7 @@ export const bodies: Record<Wire, (model: string, request: ModelRequest) => unkn
   "openai-chat": chatBody,
   "anthropic": messagesBody,
   "gemini": geminiBody,
+  "bedrock": converseBody,
 };
 export const wires = Object.keys(bodies) as Wire[];
 
