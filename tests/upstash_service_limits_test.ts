@@ -108,7 +108,9 @@ test("E03 a vendor that asks for 171 s gets them: a delayed delivery, no functio
   // Time stands still, and the delivery is over.
   await it.qstash.idle();
   assert.deepEqual(it.qstash.messages.map(({ answers }) => answers), [[200], []]);
-  assert.equal(it.qstash.calls[1]!.headers.get("upstash-delay"), "171s");
+  // Not before; up to a quarter later, so that runs which failed together do not come back together.
+  const delay = Number(it.qstash.calls[1]!.headers.get("upstash-delay")!.replace(/s$/, ""));
+  assert.ok(delay >= 171 && delay <= 214, `${delay} s`);
   await it.pass(170_000);
   assert.equal(it.model.requests.length, 1);
   await it.passUntil(async () => (await it.view(run)).status === "completed");
