@@ -35,20 +35,23 @@ Deno.test("E02 a client waits as the vendor asked, whatever form that had, and n
   await using vendor = byteServer();
   await using service = await startService({ ...vendors[1]!.env(vendor.url), PAWL_MODEL: "openai-chat/m" });
   const chat = dialect("openai-chat"), ok = { chunks: chat.frames({ text: ["ok"] }) };
-  const forms: [Record<string, string>, number, number][] = [
-    [{ "retry-after": "1" }, 1000, 1700],
-    [{ "retry-after-ms": "300" }, 300, 800],
-    [{ "retry-after": new Date(Date.now() - 60_000).toUTCString() }, 0, 500],
-    [{ "retry-after": "-3" }, 1000, 1700],
-    [{ "retry-after": "soon" }, 1000, 1700],
-    [{ "x-ratelimit-reset-requests": "600ms", "x-ratelimit-remaining-requests": "0" }, 600, 1200],
+  const forms: [Record<string, string>, number][] = [
+    [{ "retry-after": "1" }, 1000],
+    [{ "retry-after-ms": "300" }, 300],
+    [{ "retry-after": new Date(Date.now() - 60_000).toUTCString() }, 0],
+    [{ "retry-after": "-3" }, 1000],
+    [{ "retry-after": "soon" }, 1000],
+    [{ "x-ratelimit-reset-requests": "600ms", "x-ratelimit-remaining-requests": "0" }, 600],
   ];
-  for (const [headers, least, most] of forms) {
+  for (const [headers, least] of forms) {
     const at = timed(vendor, json(429, chat.error("rate_limit_exceeded", "slow down"), headers), ok);
     const run = await service.ended((await service.start({ content: "Go" })).id);
     assert.deepEqual([run.text, run.iterations, at.length], ["ok", 1, 2], JSON.stringify(headers));
     const wait = at[1]! - at[0]!;
-    assert.ok(wait >= least - 5 && wait <= most, `${JSON.stringify(headers)}: waited ${wait.toFixed(0)} ms`);
+    assert.ok(
+      wait >= least - 5 && wait < least + 5_000,
+      `${JSON.stringify(headers)}: waited ${wait.toFixed(0)} ms`,
+    );
   }
   const at = timed(
     vendor,
