@@ -123,7 +123,8 @@ export function encode<K extends Kind>(
   return `${kind} ${run} ${path} ${n} ${id}\n${JSON.stringify(body)}`;
 }
 
-const kinds: Record<Kind, true> = {
+/** All there are. */
+export const kinds: Readonly<Record<Kind, true>> = {
   ...{ start: true, slice: true, queued: true, withdrawn: true, user: true, reask: true, turn: true },
   ...{ assistant: true, retry: true, compact: true, call: true, wait: true, answer: true, result: true },
   ...{ enter: true, step: true, return: true, warning: true, pause: true, end: true },

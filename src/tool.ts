@@ -120,7 +120,8 @@ export interface Tool {
   /**
    * For `replay: "never"`: names the effect that these arguments have, such as an order's number. The thread remembers it: asked for again,
    * a success is answered without running; while the outcome is unknown, `reconcile` is asked or the call refused; with other arguments it
-   * is refused. A call that failed may be made again, under the same idempotency key if its arguments are the same.
+   * is refused. A call that failed may be made again, under the same idempotency key if its arguments are the same: what `execute` throws
+   * says that the effect was not had, except an AbortError or a TimeoutError, after which it is unknown, as it is after the tool's timeout.
    */
   key?(args: any): string;
   /** Neighbouring calls of parallel tools may overlap. */

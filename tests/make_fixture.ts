@@ -1,5 +1,6 @@
 /** `deno task fixture`: writes what this version leaves in its stores to `tests/fixtures/VERSION.json`. A released one is never changed. */
 import { stdout } from "node:process";
+import { decode, type Kind, kinds } from "../src/entry.ts";
 import { sqliteStore } from "../src/store/sqlite.ts";
 import { upstashStore } from "../src/store/upstash.ts";
 import { dumpRedis, dumpSqlite, type Fixture, play } from "./support/fixture.ts";
@@ -38,10 +39,16 @@ const again = await play(
 if (JSON.stringify(again.run) !== JSON.stringify(played.run)) {
   throw new Error("Both stores must tell of the same runs");
 }
+const left = dumpSqlite(file),
+  written = new Set(left.rows.log!.map(({ entry }) => decode(String(entry)).kind));
+const missing = Object.keys(kinds).filter((kind) => !written.has(kind as Kind));
+if (missing.length) {
+  throw new Error(`No entry of kind ${missing.join(", ")}: let play() in fixture.ts make one`);
+}
 const fixture: Fixture = {
   at: time.now(),
   ...played,
-  sqlite: dumpSqlite(file),
+  sqlite: left,
   redis: await dumpRedis(rest.redis, "f:"),
 };
 await Deno.writeTextFile(path, JSON.stringify(fixture, null, 1) + "\n");

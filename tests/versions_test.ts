@@ -58,6 +58,11 @@ async function goesOn(fixture: Fixture, store: Store, time: VirtualTime): Promis
   assert.ok(messages.some((m) => textOf(m.content) === 'charged 7 é🎉 {"a":[]}'));
   assert.ok(messages.some((m) => textOf(m.content) === '"yes" {"saved":[]}'));
 
+  const mail = ["And then?", "Never accepted"].map((said) =>
+    messages.some((m) => textOf(m.content) === said)
+  );
+  assert.deepEqual(mail, [true, false]);
+
   await time.until(h.pawl.resolve("local", waiting, toolCallId, { approve: true }));
   const view = await h.ended(waiting);
   assert.deepEqual([view.status, view.text], ["completed", "All charged"]);

@@ -2,6 +2,7 @@
  * What a released version left in its stores: one thread with a run that has ended and one that waits for an approval. `deno task fixture`
  * writes the one of this version, before it is released; it is never written again.
  */
+import assert from "node:assert/strict";
 import { DatabaseSync } from "node:sqlite";
 import type { Redis } from "ioredis";
 import type { Delivery } from "../../src/queue.ts";
@@ -82,7 +83,11 @@ function says(): (request: ModelRequest) => Said {
       return "perhaps";
     }
     if (first.startsWith("Begin")) {
-      if (turn === 0) return calls(["charge", { order: 7, amount: 5 }], ["wait"], ["nothing"]);
+      if (turn === 0) {
+        return calls(["charge", { order: 7, amount: 5 }], ["wait"], ["charge", { order: 9, amount: 50 }], [
+          "nothing",
+        ]);
+      }
       if (turn === 1 && !failed) return failed = true, new ModelError("overloaded", "busy");
       if (turn === 1) return calls(["agent"]);
       if (!refused) return refused = true, new ModelError("context_overflow", "too long");
@@ -94,11 +99,25 @@ function says(): (request: ModelRequest) => Said {
 
 /** Plays what a fixture holds, in a store at the virtual moment `time`. */
 export async function play(store: Store, time: VirtualTime): Promise<Pick<Fixture, "run" | "delivery">> {
-  const h = harness(says() as (...a: any[]) => Said, { tools: tools([]), store, time, ttlMs: 604_800_000 });
+  const down = { name: "other", covers: () => true, open: () => Promise.reject(new Error("It is down")) };
+  const h = harness(says() as (...a: any[]) => Said, {
+    tools: [...tools([]), down],
+    store,
+    time,
+    ttlMs: 604_800_000,
+  });
   const first = await h.start("Begin é🎉", { metadata: { é: "🎉" } }, {
     thread,
     key: { name: "once", hash: "h" },
   });
+  const { waitingFor: asked } = await h.settled(first.run);
+  const { publish } = h.queue;
+  h.queue.publish = () => Promise.reject(new Error("The queue is down"));
+  await assert.rejects(time.until(h.pawl.send(tenant, first.run, "steering", "Never accepted")));
+  h.queue.publish = publish;
+  await time.until(h.pawl.send(tenant, first.run, "follow_up", "And then?"));
+  const { toolCallId } = asked!.find((call) => call.for === "approval")!;
+  await time.until(h.pawl.resolve(tenant, first.run, toolCallId, { approve: true }));
   await h.ended(first.run);
   const { run } = await h.start("Charge more", {}, { thread });
   const { waitingFor } = await h.settled(run);
