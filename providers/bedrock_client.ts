@@ -90,9 +90,10 @@ function noFrames(text: string, type: string): Error {
 
 function failed(text: string, { status, headers }: Partial<Response> = {}, word = ""): Error {
   const body = parsed(text);
-  const said = [body.message, body.Message, body.error?.message, body.error];
-  const message = said.find((one): one is string => typeof one === "string") ?? (text || word);
   const type = typed(word || headers?.get("x-amzn-errortype") || body.__type || body.error?.type || "");
+  const plain = text.trim().startsWith("{") ? "" : text;
+  const said = [body.message, body.Message, body.error?.message, body.error, plain, type, text];
+  const message: string = said.find((one) => typeof one === "string" && one) ?? "no reason given";
   return Object.assign(new Error(status ? `${status} ${message}` : message), {
     status,
     headers,
@@ -101,8 +102,8 @@ function failed(text: string, { status, headers }: Partial<Response> = {}, word 
 }
 
 /** One name for what comes as `throttlingException`, `ThrottlingException:http://…` and `com.amazon.coral#ThrottlingException`. */
-function typed(word: string): string {
-  const name = word.replace(/:.*/, "").replace(/.*#/, "");
+function typed(word: unknown): string {
+  const name = `${word}`.replace(/:.*/, "").replace(/.*#/, "");
   return name.slice(0, 1).toUpperCase() + name.slice(1);
 }
 
