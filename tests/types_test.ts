@@ -1,7 +1,7 @@
 /** What the compiler knows of tools, functions and choices, and which wrong uses it refuses. Nothing here runs. */
 import assert from "node:assert/strict";
 import * as z from "zod";
-import { agenticFunction, defineChoice, defineTool, type Pawl, ToolOutput } from "../src/mod.ts";
+import { agenticFunction, defineChoice, defineTool, type Hooks, type Pawl, ToolOutput } from "../src/mod.ts";
 
 type Same<A, B> = (<T>() => T extends A ? 1 : 2) extends (<T>() => T extends B ? 1 : 2) ? true : false;
 
@@ -119,6 +119,23 @@ export async function wrongUses(pawl: Pawl) {
   defineTool({ ...named, parameters, execute: (_args, { exec }) => exec("x") });
   // @ts-expect-error: nor a step
   defineTool({ ...named, parameters, execute: (_args, { step }) => step("x", () => 1) });
+  // @ts-expect-error: who asks the model for a time says what may be had
+  defineTool({ ...named, parameters, timeoutMs: { from: () => 1 }, execute: () => 1 });
+  defineTool({
+    ...named,
+    parameters: z.object({ seconds: z.number() }),
+    // @ts-expect-error: a time is asked for by the tool's own arguments
+    timeoutMs: { from: ({ minutes }) => minutes, defaultMs: 1, maxMs: 2 },
+    execute: () => 1,
+  });
+  // @ts-expect-error: a cache is on, off, or for so long
+  defineTool({ ...named, parameters, cache: "yes", execute: () => 1 });
+  // @ts-expect-error: a length is a number
+  defineTool({ ...named, parameters, maxResultLength: "10", execute: () => 1 });
+  // @ts-expect-error: a hook blocks, or gives other arguments
+  const hooks: Hooks = { beforeToolCall: () => ({ deny: "no" }) };
+  // @ts-expect-error: an output says no more than that
+  void [hooks, new ToolOutput("done", { stop: true })];
   // @ts-expect-error: a body that is replayed is replayed, always
   agenticFunction({ ...named, parameters, replay: "never", execute: () => 1 });
   // @ts-expect-error: a nested loop has no thread of its own
