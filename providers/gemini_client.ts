@@ -5,9 +5,9 @@
  * beyond 2^53, and keeps no header of an error.
  */
 import { Models } from "@google/genai/web";
-import { EventSourceParserStream } from "eventsource-parser/stream";
 import { fetchStream } from "./answer.ts";
 import { nestsWithin, spelled } from "./call.ts";
+import { frames } from "./frames.ts";
 import type { GeminiOptions } from "./gemini.ts";
 
 /** What the SDK wants of that which sends its requests. */
@@ -36,13 +36,7 @@ export function models({ apiKey, baseURL }: GeminiOptions): Models {
 }
 
 async function* chunks(body: Response["body"]): Chunks {
-  const text = body?.pipeThrough(new TextDecoderStream())
-    // The last event may lack the line that ends it; half an event is no JSON.
-    .pipeThrough(new TransformStream({ flush: (end) => end.enqueue("\n\n") }))
-    .pipeThrough(new EventSourceParserStream());
-  for await (const { data } of text ?? []) {
-    // Not Gemini's; some servers that speak its wire say it.
-    if (data === "[DONE]") return;
+  for await (const data of frames(body)) {
     const chunk = JSON.parse(data);
     if (chunk?.error) throw failed(data);
     yield { headers: {}, json: () => nestsWithin(chunk, deepest) ? exact(chunk, data) : chunk };

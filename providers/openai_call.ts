@@ -1,10 +1,10 @@
 /**
- * Of OpenAI's SDK what one call takes, how streams and errors are read: all of it would be a quarter of what a Worker weighs. Imported
- * where it is first needed.
+ * Of OpenAI's SDK what one call takes, how errors are read: all of it would be a quarter of what a Worker weighs, and its streams fail on
+ * events that hold nothing. Imported where it is first needed.
  */
 import { APIError } from "openai/core/error";
-import { Stream } from "openai/core/streaming";
 import { fetchStream } from "./answer.ts";
+import { frames } from "./frames.ts";
 import type { OpenAIOptions } from "./openai_client.ts";
 
 /** One try. Throws the SDK's APIError for answers that are none. */
@@ -14,7 +14,7 @@ export async function post<Event>(
   { apiKey, baseURL }: OpenAIOptions,
   signal: AbortSignal,
 ): Promise<AsyncIterable<Event>> {
-  const left = new AbortController(), base = (baseURL || "https://api.openai.com/v1").replace(/\/+$/, "");
+  const base = (baseURL || "https://api.openai.com/v1").replace(/\/+$/, "");
   const answer = await fetchStream(base + path, {
     method: "POST",
     headers: {
@@ -23,17 +23,22 @@ export async function post<Event>(
       "content-type": "application/json",
     },
     body: JSON.stringify(body),
-    signal: AbortSignal.any([signal, left.signal]),
+    signal,
   });
   if (!answer.ok) {
     const text = await answer.text(), error = parsed(text);
     throw APIError.generate(answer.status, error, error ? undefined : text, answer.headers);
   }
-  // The SDK would log what it cannot parse.
-  return Stream.fromSSEResponse<Event>(answer, left, { logLevel: "off" } as Client);
+  return events(answer);
 }
 
-type Client = Parameters<typeof Stream.fromSSEResponse>[2];
+async function* events<Event>({ body, headers }: Response): AsyncGenerator<Event> {
+  for await (const data of frames(body)) {
+    const event = JSON.parse(data);
+    if (event?.error) throw new APIError(undefined, event.error, undefined, headers);
+    yield event;
+  }
+}
 
 function parsed(text: string): object | undefined {
   try {

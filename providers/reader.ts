@@ -39,7 +39,7 @@ export async function read<Event>(
       caller.onSign?.();
       if (next?.done !== false || reader.take(next.value)) break;
     }
-    // OpenAI's stream ends without a word when it is aborted.
+    // An SDK's stream may end without a word when it is aborted.
     caller.signal.throwIfAborted();
     return reader.reply();
   } catch (thrown) {

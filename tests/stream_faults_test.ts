@@ -80,12 +80,16 @@ for (const each of dialects) {
     assert.deepEqual(called(reply), [["save", { text }]]);
   });
 
-  Deno.test(`${wire}: comments between frames are ignored (CASES B08)`, async () => {
-    const chunks = frames({ text: ["a", "b"], ...call('{"x":', "1}") }).flatMap((
-      frame,
-    ) => [isBinary ? binaryFrame({ "event-type": "ping" }, "") : ": PROCESSING\n\n", frame]);
-    const { reply } = await replyTo(each, { chunks });
-    assert.deepEqual([textOf(reply), called(reply)], ["ab", [["save", { x: 1 }]]]);
+  Deno.test(`${wire}: comments and empty frames are ignored (CASES B08)`, async () => {
+    const said = frames({ text: ["a", "b"], ...call('{"x":', "1}") });
+    const empty = [
+      ...[": PROCESSING\n\n", ":\n", "data:\n\n", "data: \n\n", "data\n\n"],
+      ...["event: x\ndata:\n\n", "event: ping\n\n", "id: 7\nretry: 10\n\n", "\n\n\n"],
+    ];
+    for (const between of isBinary ? [binaryFrame({ "event-type": "ping" }, "")] : empty) {
+      const { reply } = await replyTo(each, { chunks: said.flatMap((frame) => [between, frame]) });
+      assert.deepEqual([textOf(reply), called(reply)], ["ab", [["save", { x: 1 }]]], String(between));
+    }
   });
 
   Deno.test(`${wire}: a stream that ends without saying why is a failure, text or call (CASES B13)`, async () => {
