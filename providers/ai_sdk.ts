@@ -9,6 +9,7 @@ import { InputError } from "../src/errors.ts";
 import { argumentsObject, received, wireId, wireName } from "./call.ts";
 import { formatName } from "./format.ts";
 import { sendable } from "./history.ts";
+import { objectSchema } from "./object_schema.ts";
 import { conclude, harmless, read, type Reader, type Stop, tokens } from "./reader.ts";
 
 export interface AiSdkOptions {
@@ -82,7 +83,7 @@ function callOptions(request: ModelRequest, version: string): CallOptions {
           type: "function",
           name,
           description,
-          inputSchema: parameters,
+          inputSchema: objectSchema(parameters),
         })),
         toolChoice: typeof toolChoice === "string"
           ? { type: toolChoice }

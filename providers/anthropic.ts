@@ -13,6 +13,7 @@ import { fetchStream } from "./answer.ts";
 import { argumentsObject, received, wireId, wireName } from "./call.ts";
 import { strict } from "./format.ts";
 import { sendable } from "./history.ts";
+import { objectSchema } from "./object_schema.ts";
 import { conclude, harmless, noTimeout, read, type Reader, type Stop, tokens } from "./reader.ts";
 
 export interface AnthropicOptions {
@@ -92,7 +93,7 @@ export function messagesBody(model: string, request: ModelRequest): Anthropic.Me
         tools: tools.map(({ name, description, parameters }, index) => ({
           name,
           description,
-          input_schema: parameters as Anthropic.Tool.InputSchema,
+          input_schema: objectSchema(parameters) as Anthropic.Tool.InputSchema,
           ...(index === tools.length - 1 ? cached : {}),
         })),
         tool_choice: choice(request),

@@ -7,6 +7,7 @@ import { converseReader } from "./bedrock_reader.ts";
 import { argumentsObject, wireId, wireName } from "./call.ts";
 import { formatName, strict } from "./format.ts";
 import { sendable } from "./history.ts";
+import { objectSchema } from "./object_schema.ts";
 import { marked } from "./openai_chat.ts";
 import { harmless, read } from "./reader.ts";
 
@@ -125,7 +126,7 @@ const nothing: ToolSpec = {
 function toolSpec({ name, description, parameters }: ToolSpec): Part {
   // An empty description is refused.
   const told = description.trim() ? { description } : {};
-  return { toolSpec: { name, ...told, inputSchema: { json: parameters } } };
+  return { toolSpec: { name, ...told, inputSchema: { json: objectSchema(parameters) } } };
 }
 
 function choice(choice: Exclude<ToolChoice, "none">): Part {

@@ -4,8 +4,7 @@
  * left out. What comes out allows all that went in, and more: a call is checked against the tool's own schema before it runs.
  */
 import type { Json } from "../src/message.ts";
-
-type Schema = { [key: string]: Json };
+import { both, declared, found, isSchema, oneObject, type Schema } from "./object_schema.ts";
 
 const known = new WeakMap<Schema, Schema>();
 
@@ -77,27 +76,13 @@ class Translation {
   }
 
   #at(ref: string, within: readonly string[]): Schema {
-    const target = this.#find(ref);
+    const target = found(this.root, ref);
     if (within.filter((outer) => outer === ref).length < this.deepest && this.places < mostPlaces) {
       return this.of(target, [...within, ref]);
     }
     const { type, description } = isSchema(target) ? target : {};
     return { ...(typeof type === "string" ? { type } : {}), ...(description ? { description } : {}) };
   }
-
-  #find(ref: string): Json | undefined {
-    if (!ref.startsWith("#")) return undefined;
-    let at: Json | undefined = this.root;
-    for (const step of ref.slice(1).split("/").slice(1)) {
-      const key = decodeURIComponent(step).replaceAll("~1", "/").replaceAll("~0", "~");
-      at = typeof at === "object" && at !== null && Object.hasOwn(at, key) ? (at as Schema)[key] : undefined;
-    }
-    return at;
-  }
-}
-
-function isSchema(value: Json | undefined): value is Schema {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
 /** Of several types only one and null are documented together; others stand side by side. */
@@ -138,64 +123,4 @@ function listed(schema: Schema): Schema {
     ...(values.includes(null) ? [{ type: "null" }] : []),
   ];
   return sorts.length === 1 ? sorts[0]! : { anyOf: sorts };
-}
-
-/** What suits both, or more. */
-function both(a: Schema, b: Schema): Schema {
-  const required = [a.required ?? [], b.required ?? []].flat();
-  return {
-    ...a,
-    ...b,
-    ...(a.properties && b.properties
-      ? { properties: { ...a.properties as Schema, ...b.properties as Schema } }
-      : {}),
-    ...(required.length ? { required: [...new Set(required)] } : {}),
-  };
-}
-
-/** Gemini refuses a required property that is not among the properties. */
-function declared(schema: Schema): Schema {
-  if (!schema.required) return schema;
-  const required = (schema.required as Json[]).filter((name) =>
-    Object.hasOwn(schema.properties as Schema ?? {}, String(name))
-  );
-  const { required: _, ...rest } = schema;
-  return required.length ? { ...rest, required } : rest;
-}
-
-/**
- * The root must be one plain object (CASES C03): it has the properties of all its alternatives, and requires what all of them do. A property
- * that only one of them names is as that one says, though the others may let it be anything.
- */
-function oneObject(schema: Schema): Schema {
-  const { anyOf, ...rest } = schema;
-  const root: Schema = { ...rest, type: "object", properties: rest.properties ?? {} };
-  if (!Array.isArray(anyOf) || !anyOf.length) return root;
-  const branches = anyOf.map((branch) => oneObject(branch as Schema));
-  const properties: { [name: string]: Schema[] } = Object.create(null);
-  for (const branch of [root, ...branches]) {
-    for (const [name, part] of Object.entries(branch.properties as Schema)) {
-      (properties[name] ??= []).push(part as Schema);
-    }
-  }
-  const required = branches.map((branch) => (branch.required ?? []) as string[])
-    .reduce((all, some) => all.filter((name) => some.includes(name)));
-  const { additionalProperties: _, required: always, ...open } = root;
-  return declared({
-    ...open,
-    properties: Object.fromEntries(Object.entries(properties).map(([name, parts]) => [name, either(parts)])),
-    required: [...new Set([...(always ?? []) as string[], ...required])],
-  });
-}
-
-/** One schema for what any of them allows. */
-function either(parts: Schema[]): Schema {
-  const distinct = [...new Map(parts.map((part) => [JSON.stringify(part), part])).values()];
-  if (distinct.length === 1) return distinct[0]!;
-  if (distinct.some((part) => !Object.keys(part).length)) return {};
-  const { type } = distinct[0]!;
-  if (distinct.every((part) => part.enum && part.type === type)) {
-    return { ...distinct[0]!, enum: [...new Set(distinct.flatMap((part) => part.enum as Json[]))] };
-  }
-  return { anyOf: distinct };
 }

@@ -4,6 +4,7 @@ import type { AssistantBlock, Message, Usage, UserBlock } from "../src/message.t
 import type { Delta, Model, ModelRequest, ReplyBlock } from "../src/model.ts";
 import { argumentsText, received, wireId, wireName } from "./call.ts";
 import { formatName, strict } from "./format.ts";
+import { objectSchema } from "./object_schema.ts";
 import { conclude, type Reader, type Stop, tokens } from "./reader.ts";
 import { type OpenAIOptions, overWire } from "./openai_client.ts";
 import { imageUrl, marked } from "./openai_chat.ts";
@@ -41,7 +42,7 @@ export function responsesBody(model: string, request: ModelRequest): Body {
           type: "function",
           name,
           description,
-          parameters,
+          parameters: objectSchema(parameters),
           strict: false,
         })),
         tool_choice: toolChoice,

@@ -16,6 +16,7 @@ import { type Delta, type Model, ModelError, type ModelRequest, type ReplyBlock 
 import { argumentsText, received, shortId, wireId, wireName } from "./call.ts";
 import { type Capabilities, openais } from "./capabilities.ts";
 import { formatName, strict } from "./format.ts";
+import { objectSchema } from "./object_schema.ts";
 import { conclude, type Reader, type Stop, tokens } from "./reader.ts";
 import { type OpenAIOptions, overWire } from "./openai_client.ts";
 
@@ -53,7 +54,7 @@ export function chatBody(model: string, request: ModelRequest, can: Capabilities
       ? {
         tools: offered.map(({ name, description, parameters }) => ({
           type: "function",
-          function: { name, description, parameters },
+          function: { name, description, parameters: objectSchema(parameters) },
         })),
         tool_choice: typeof choice === "string"
           ? choice

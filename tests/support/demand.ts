@@ -32,6 +32,13 @@ export function jsonObject(text: unknown): void {
   demand(typeof value === "object" && value && !Array.isArray(value), "arguments must be a JSON object");
 }
 
+/** What OpenAI and Anthropic say of a tool's schema, whoever serves them. */
+export function parametersTaken(schema: any): void {
+  demand(schema?.type === "object", "a tool's schema must be of type object");
+  const word = ["anyOf", "oneOf", "allOf", "enum", "not"].find((word) => word in schema);
+  demand(!word, `a tool's schema must not have ${word} at the top level`);
+}
+
 /** Schemas that answers are held to, letter by letter: everything is required, and nothing may be added. */
 export function formatTaken(format: any, isStrict: boolean): void {
   demand(format.schema?.type === "object", "the format's schema must be of type object");

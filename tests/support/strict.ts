@@ -3,7 +3,7 @@
  * and returns the first fault, or nothing.
  */
 import type { Recorded } from "./byte_server.ts";
-import { demand, Fault, formatTaken, jsonObject, nameTaken, Pairs, said } from "./demand.ts";
+import { demand, Fault, formatTaken, jsonObject, nameTaken, Pairs, parametersTaken, said } from "./demand.ts";
 import { bedrock } from "./strict_bedrock.ts";
 import { gemini } from "./strict_gemini.ts";
 
@@ -77,7 +77,7 @@ function toolsTaken(body: any, names: unknown[] | undefined, schemas: any[], for
   );
   given.forEach(nameTaken);
   demand(new Set(given).size === given.length, "tool names must be unique");
-  for (const schema of schemas) demand(schema?.type === "object", "a tool's schema must be of type object");
+  schemas.forEach(parametersTaken);
   demand(forced === undefined || given.includes(forced), `tool_choice names ${forced}, which is no tool`);
 }
 

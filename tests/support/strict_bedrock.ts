@@ -1,5 +1,5 @@
 /** What Bedrock's Converse refuses. */
-import { demand, nameTaken, Pairs, said } from "./demand.ts";
+import { demand, nameTaken, Pairs, parametersTaken, said } from "./demand.ts";
 
 /** The members of a union, of which each block has one. */
 function only(block: any, names: string, where: string): void {
@@ -25,7 +25,7 @@ function toolsTaken({ toolConfig }: any): void {
     nameTaken(name);
     if (description !== undefined) said(description, "toolSpec.description");
     only(inputSchema, "json", "inputSchema");
-    demand(inputSchema.json.type === "object", "inputSchema.json.type must be object");
+    parametersTaken(inputSchema.json);
     return [name];
   });
   demand(names.length, "the value at toolConfig.tools holds no tool");
