@@ -1,5 +1,5 @@
 /**
- * One signed request, and the frames that answer it. AWS's SDK would weigh twenty times as much. Imported where it is first needed.
+ * One signed request, and the frames that answer it: 6 KB gzipped of others' code, where AWS's SDK has 63. Imported where it is first needed.
  *
  * The frames: https://docs.aws.amazon.com/AmazonS3/latest/API/RESTSelectObjectAppendix.html
  */
