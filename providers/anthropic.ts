@@ -178,6 +178,8 @@ export function messagesReader(
   onDelta: (delta: Delta) => void,
 ): Reader<Anthropic.RawMessageStreamEvent> & { blocks(): Anthropic.ContentBlockParam[] } {
   const blocks: Open[] = [];
+  // Where the last block of each index stands: some servers give one index to all (CASES B04).
+  const at = new Map<number | undefined, Open>();
   let calls = 0;
   let stop: Stop;
   // Counts are totals and may come again, each time only some of them: the last of each holds.
@@ -213,10 +215,11 @@ export function messagesReader(
           count(event.message.usage);
           break;
         case "content_block_start":
-          blocks[event.index] = start(event.content_block);
+          blocks.push(start(event.content_block));
+          at.set(event.index, blocks.at(-1)!);
           break;
         case "content_block_delta": {
-          const block = blocks[event.index], delta = event.delta;
+          const block = at.get(event.index) ?? blocks.at(-1), delta = event.delta;
           if (block?.type === "text" && delta.type === "text_delta") {
             block.text += delta.text;
             onDelta({ type: "text", text: delta.text });
@@ -244,8 +247,8 @@ export function messagesReader(
     },
     // A stop reason without message_stop is accepted: all blocks are whole by then (CASES B13).
     said: () => stop !== undefined,
-    blocks: () => Object.values(blocks).map(again),
-    reply: () => conclude(Object.values(blocks).flatMap(whole), stop, usageOf(usage)),
+    blocks: () => blocks.map(again),
+    reply: () => conclude(blocks.flatMap(whole), stop, usageOf(usage)),
   };
 }
 

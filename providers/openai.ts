@@ -102,6 +102,9 @@ export function responsesReader(
   const done: OpenAI.Responses.ResponseOutputItem[] = [];
   const calls: number[] = [];
   let ended: OpenAI.Responses.Response | undefined;
+  // Some servers give no index, or one to all items (CASES B04).
+  const placeOf = ({ output_index: index, item }: OpenAI.Responses.ResponseOutputItemDoneEvent) =>
+    index == null || (done[index] && !(item.id && done[index].id === item.id)) ? done.length : index;
   const ordinal = (outputIndex: number) => {
     if (!calls.includes(outputIndex)) calls.push(outputIndex);
     return calls.indexOf(outputIndex);
@@ -132,7 +135,7 @@ export function responsesReader(
           break;
         case "response.output_item.done":
           // The item added earlier may lack the end of its encrypted content.
-          done[event.output_index] = event.item;
+          done[placeOf(event)] = event.item;
           break;
         case "response.completed":
         case "response.incomplete":

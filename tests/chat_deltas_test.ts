@@ -1,7 +1,7 @@
-/** How calls and usage are put together from the deltas that servers speaking Chat Completions really send. */
+/** How calls and usage are put together from the deltas that servers really send, most of them in Chat Completions. */
 import assert from "node:assert/strict";
 import { called, refusal, replyTo } from "./contract/model.ts";
-import { chunk, dialect, done } from "./support/dialect.ts";
+import { chunk, dialect, done, event } from "./support/dialect.ts";
 
 /** Chat frames with these tool deltas, one a frame, and an end. */
 const deltas = (parts: unknown[], finish = "tool_calls") => [
@@ -104,4 +104,46 @@ Deno.test("openai-chat: usage on every chunk is neither the end nor summed (CASE
     done,
   ]);
   assert.deepEqual([called(reply), reply.usage], [[["f", { x: 1 }]], { input: 10, output: 5 }]);
+});
+
+const places: (number | undefined)[][] = [[0, 0], [undefined, undefined], [3, 3], [5, 2]];
+
+Deno.test("anthropic: blocks that share an index, or have none, are separate (CASES B04)", async () => {
+  for (const indexes of places) {
+    const blocks = indexes.flatMap((index, n) => [
+      event({
+        type: "content_block_start",
+        index,
+        content_block: { type: "tool_use", id: "t", name: "f", input: {} },
+      }),
+      ...['{"n":', `${n}}`].map((partial_json) =>
+        event({ type: "content_block_delta", index, delta: { type: "input_json_delta", partial_json } })
+      ),
+      event({ type: "content_block_stop", index }),
+    ]);
+    const end = dialect("anthropic").frames({ stop: "tool_use" });
+    const { reply } = await replyTo(dialect("anthropic"), {
+      chunks: [...end.slice(0, -2), ...blocks, ...end.slice(-2)],
+    });
+    assert.deepEqual(called(reply), [["f", { n: 0 }], ["f", { n: 1 }]], `${indexes}`);
+  }
+});
+
+Deno.test("openai: items that share an index, or have none, are separate, whatever the end lists (CASES B04)", async () => {
+  for (const indexes of places.slice(0, 3)) {
+    for (const ids of [["a", "b"], [undefined, undefined]]) {
+      const items = indexes.map((output_index, n) =>
+        event({
+          type: "response.output_item.done",
+          output_index,
+          item: { type: "function_call", id: ids[n], call_id: "c", name: "f", arguments: `{"n":${n}}` },
+        })
+      );
+      const response = { status: "completed", output: [], usage: null };
+      const { reply } = await replyTo(dialect("openai"), {
+        chunks: [...items, event({ type: "response.completed", response })],
+      });
+      assert.deepEqual(called(reply), [["f", { n: 0 }], ["f", { n: 1 }]], `${indexes} ${ids}`);
+    }
+  }
 });
