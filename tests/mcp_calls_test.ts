@@ -200,3 +200,24 @@ Deno.test("killed while a remote tool runs, a run repeats it only if its server 
     assert.ok(!file.includes("SEKRIT-q7"), "no secret in the store");
   }
 });
+
+Deno.test("calls of a server's tools wait for an approval where its setting says so", async () => {
+  await using fake = mcpFake(["read", "write"]);
+  const shops = [shop(fake, { approval: ["write"] }), shop(fake, { approval: true })];
+  const waited: string[][] = [];
+  for (const source of shops) {
+    const names: string[] = [];
+    const { view } = await run([source], [calls(["shop_read"]), calls(["shop_write"]), "Done"], {
+      on: async (event, pawl, run) => {
+        if (event.type !== "run_waiting") return;
+        for (const { name, toolCallId } of event.waitingFor) {
+          names.push(name);
+          await pawl.resolve(run, toolCallId, { approve: true });
+        }
+      },
+    });
+    assert.equal(view.text, "Done");
+    waited.push(names);
+  }
+  assert.deepEqual(waited, [["shop_write"], ["shop_read", "shop_write"]]);
+});

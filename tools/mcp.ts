@@ -18,6 +18,8 @@ export interface McpServer {
   timeoutMs?: number;
   /** Its tools stay out of requests until the model finds them with `tool_search`. */
   defer?: boolean;
+  /** Its tools whose calls somebody has to approve, by the server's own names; true: all. */
+  approval?: boolean | readonly string[];
 }
 
 const usualMs = 60_000;
@@ -31,6 +33,7 @@ const setting = z.record(
     headers: z.record(z.string(), z.string()).optional(),
     timeout_ms: z.int().min(1).max(3_600_000).optional(),
     defer: z.boolean().optional(),
+    approval: z.union([z.boolean(), z.array(z.string())]).optional(),
   }),
 );
 
@@ -73,7 +76,9 @@ export function mcpServer(name: string, server: McpServer, allowHosts: readonly 
   } catch {
     throw wrong("its headers hold what no header can");
   }
-  const prefix = `${name}_`, { timeoutMs = usualMs, defer = false } = server;
+  const prefix = `${name}_`, { timeoutMs = usualMs, defer = false, approval = false } = server;
+  const asks = (tool: unknown) =>
+    typeof approval === "boolean" ? approval : approval.includes(tool as string);
   return {
     name,
     covers: (tool) => tool.startsWith(prefix),
@@ -85,6 +90,7 @@ export function mcpServer(name: string, server: McpServer, allowHosts: readonly 
           ...await toolOf(prefix, one, session),
           timeoutMs,
           defer,
+          ...(asks((one as Listed | null)?.name) ? { approval: true as const } : {}),
         }));
         return { tools: await Promise.all(tools), close: session.close };
       } catch (error) {
