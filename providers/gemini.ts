@@ -8,11 +8,12 @@ import type {
 } from "@google/genai/web";
 import { InputError } from "../src/errors.ts";
 import type { AssistantBlock, Image, Message, ToolMessage, UserBlock } from "../src/message.ts";
-import { type Model, ModelError, type ModelRequest, type ToolSpec } from "../src/model.ts";
+import type { Model, ModelRequest, ToolSpec } from "../src/model.ts";
 import type { ToolChoice } from "../src/run.ts";
-import { argumentsObject, wireId, wireName } from "./call.ts";
+import { argumentsObject, wireId } from "./call.ts";
 import { contentReader } from "./gemini_reader.ts";
 import { geminiSchema } from "./gemini_schema.ts";
+import { functionName } from "./gemini_name.ts";
 import { sendable } from "./history.ts";
 import { harmless, read } from "./reader.ts";
 
@@ -83,32 +84,14 @@ export function geminiRequest(model: string, request: ModelRequest): GenerateCon
 
 /** Not under `parameters`: that field knows a smaller dialect, and refuses the whole request for a word it does not know (CASES C05). */
 function declaration({ name, description, parameters }: ToolSpec): FunctionDeclaration {
-  if (!takes(name)) {
-    throw new ModelError(
-      "bad_request",
-      `Tool ${
-        JSON.stringify(name)
-      }: Gemini takes no function whose name begins so. Begin it with a letter or _`,
-    );
-  }
-  return { name, description, parametersJsonSchema: geminiSchema(parameters) };
-}
-
-function takes(name: string): boolean {
-  return /^[A-Za-z_]/.test(name);
-}
-
-/** A name that was called, as Gemini takes it back. */
-function functionName(name: string): string {
-  const plain = wireName(name);
-  return takes(plain) ? plain : `_${plain}`.slice(0, 64);
+  return { name: functionName(name), description, parametersJsonSchema: geminiSchema(parameters) };
 }
 
 function choice(choice: ToolChoice): FunctionCallingConfig {
   const mode = choice === "auto" ? "AUTO" : choice === "none" ? "NONE" : "ANY";
   return {
     mode: mode as FunctionCallingConfig["mode"],
-    ...(typeof choice === "object" ? { allowedFunctionNames: [choice.name] } : {}),
+    ...(typeof choice === "object" ? { allowedFunctionNames: [functionName(choice.name)] } : {}),
   };
 }
 

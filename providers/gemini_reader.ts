@@ -3,6 +3,7 @@ import type { GenerateContentResponse, Part } from "@google/genai/web";
 import type { Text, Thinking, Usage } from "../src/message.ts";
 import { type Delta, ModelError, type ReplyBlock } from "../src/model.ts";
 import { receivedObject } from "./call.ts";
+import { toolName } from "./gemini_name.ts";
 import { conclude, type Reader, type Stop, tokens } from "./reader.ts";
 
 const vendor = "gemini";
@@ -41,7 +42,7 @@ class Said {
   take({ text, thought, thoughtSignature, functionCall }: Part): void {
     const opaque = thoughtSignature ? JSON.stringify({ thoughtSignature }) : undefined;
     if (functionCall) {
-      const call = receivedObject(functionCall.name ?? "", functionCall.args, opaque);
+      const call = receivedObject(toolName(functionCall.name ?? ""), functionCall.args, opaque);
       const index = this.#calls++;
       this.onDelta({ type: "tool_call", index, name: call.name, text: "" });
       this.onDelta({ type: "tool_call", index, text: call.raw ?? JSON.stringify(call.arguments) });

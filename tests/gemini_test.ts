@@ -129,18 +129,24 @@ Deno.test("gemini: images of results stand in them, for older models after them"
   assert.deepEqual(shown, [{ text: "Images of the results:" }, { inlineData }]);
 });
 
-Deno.test("gemini: names begin with a letter or _; a tool's is refused, a call's is mended", async () => {
-  const request = asking(undefined, { tools: [{ ...add, name: "7zip" }] });
-  const error = await refusal(each.model("http://127.0.0.1:1").reply(request, quiet()));
-  assert.deepEqual([error.code, error.retryable], ["bad_request", false]);
-  assert.match(error.message, /"7zip".*letter or _/);
+Deno.test("gemini: tools whose names begin in a way of their own are offered, forced and called (CASES C09)", async () => {
+  for (const name of ["7zip", "-x", "9"]) {
+    const toolChoice = { type: "function", name } as const;
+    const request = asking(undefined, { tools: [{ ...add, name }], toolChoice });
+    const said = (body: any) => body.tools[0].functionDeclarations[0].name;
+    const wire = said((await replyTo(each, { chunks: each.frames({ text: ["ok"] }) }, request)).body);
+    const frames = each.frames({ calls: [{ id: "a", name: wire, args: ["{}"] }] });
+    const { reply, body } = await replyTo(each, { chunks: frames }, request);
+    assert.deepEqual(body.toolConfig.functionCallingConfig.allowedFunctionNames, [wire]);
+    assert.deepEqual(called(reply), [[name, {}]]);
+  }
   const { contents } = sent("gemini", [
     user("go"),
     assistant([call("a", { name: "7 zip" })]),
     result("a", "1"),
   ]);
-  assert.equal(contents[1].parts[0].functionCall.name, "_7_zip");
-  assert.equal(contents[2].parts[0].functionResponse.name, "_7_zip");
+  assert.equal(contents[1].parts[0].functionCall.name, "n.7_zip");
+  assert.equal(contents[2].parts[0].functionResponse.name, "n.7_zip");
 });
 
 Deno.test("gemini: a model's name leads to no other place", () => {
