@@ -36,7 +36,7 @@ export function models({ apiKey, baseURL }: GeminiOptions): Models {
 }
 
 async function* chunks(body: Response["body"]): Chunks {
-  for await (const data of frames(body)) {
+  for await (const { data } of frames(body)) {
     const chunk = JSON.parse(data);
     if (chunk?.error) throw failed(data);
     yield { headers: {}, json: () => nestsWithin(chunk, deepest) ? exact(chunk, data) : chunk };

@@ -33,9 +33,11 @@ export async function post<Event>(
 }
 
 async function* events<Event>({ body, headers }: Response): AsyncGenerator<Event> {
-  for await (const data of frames(body)) {
+  for await (const { data, event: name } of frames(body)) {
     const event = JSON.parse(data);
-    if (event?.error) throw new APIError(undefined, event.error, undefined, headers);
+    // Some servers say it by the event's name alone; in Responses such an event is one of its own, with a type.
+    const error = event?.error ?? (name === "error" && event?.type !== "error" ? event : undefined);
+    if (error) throw new APIError(undefined, error, undefined, headers);
     yield event;
   }
 }

@@ -133,6 +133,8 @@ Deno.test("openai-chat: an error inside a 200 stream is the vendor's failure (CA
     ['data: {"error":{"code":"invalid_prompt","message":"bad"}}\n\n', "bad_request", /bad/],
     ['data: {"error":{"type":"insufficient_quota","message":"pay"}}\n\n', "quota", /pay/],
     ['data: {"error":"out of memory"}\n\n', "server", /out of memory/],
+    ['event: error\ndata: {"code":"rate_limit_exceeded","message":"slow"}\n\n', "rate_limit", /slow/],
+    ['event: error\ndata: {"type":"insufficient_quota","message":"pay"}\n\n', "quota", /pay/],
     [chunk({}, "error") + done, "server", /error/],
   ] as const;
   for (const [frame, code, message] of errors) {
