@@ -24,13 +24,6 @@ export function id(value: unknown, longest: number): asserts value is string {
   );
 }
 
-/** A tool's schema: one plain object at its root, whatever is below it. */
-export function rootTaken(schema: any): void {
-  demand(schema?.type === "object", "a tool's schema must be of type object");
-  const words = ["anyOf", "oneOf", "allOf", "not", "enum", "const", "$ref"].filter((word) => word in schema);
-  demand(!words.length, `a tool's schema must not have ${words} at its root`);
-}
-
 export function jsonObject(text: unknown): void {
   let value: unknown;
   try {
