@@ -45,8 +45,8 @@ export interface Frame {
   passed: number;
   /** Something of the present turn's message came before it broke off: another model does not go on with it. */
   heard: boolean;
-  /** A call has run, or had its result from an earlier one, since the frame began: a forced choice holds no longer. */
-  released: boolean;
+  /** The turn in which a call first ran, or had its result from an earlier one: after it a forced choice holds no longer. */
+  released?: number;
   /** Errors in a row of calls with the same tool and arguments. */
   failures: Map<string, { text: string; times: number }>;
   /** All that was said: for the root in all runs of the thread. What the model gets of it: `contextOf` (`compaction.ts`). */
@@ -86,7 +86,6 @@ export function newFrame(path: string, kept: Kept = { messages: [], used: 0, loa
     retryAt: 0,
     passed: 0,
     heard: false,
-    released: false,
     failures: new Map(),
     reasked: false,
     messages: kept.messages,

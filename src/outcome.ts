@@ -198,10 +198,12 @@ function ended(journal: Journal, at: Frame): { message: string; results: string[
   return { message: at.message.id, results };
 }
 
-/** A forced choice holds until one call has run, so that a run can end; "none" holds for every turn. */
+/** A forced choice holds to the end of the turn in which one call has run, so that a run can end; "none" holds for every turn. */
 export function choiceOf(settings: Loop["settings"], at: Frame): ToolChoice {
   const { toolChoice = "auto", toolChoiceScope } = settings;
-  if (toolChoice === "auto" || toolChoice === "none" || !at.released) return toolChoice;
+  if (toolChoice === "auto" || toolChoice === "none" || at.turn <= (at.released ?? Infinity)) {
+    return toolChoice;
+  }
   if (toolChoiceScope !== "every") return "auto";
   // In the last turn nobody would see what a call gives; the model says what it has (CASES D03).
   return at.turn >= maxIterations(settings) ? "none" : toolChoice;

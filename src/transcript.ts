@@ -210,7 +210,9 @@ export class Transcript {
     call.state = "done";
     call.result = body;
     // Also one that somebody refused, or that was stopped: a model that is forced to ask for it again could never end.
-    if (body.ran || body.reused || body.notRun === "stopped" || call.answer) frame.released = true;
+    if (body.ran || body.reused || body.notRun === "stopped" || call.answer) {
+      frame.released ??= frame.turn;
+    }
     // Also a call that was wrong: the next request shows how it is right.
     if (!body.notRun) { for (const name of [...body.loads ?? [], call.call.name]) frame.loaded.add(name); }
 
