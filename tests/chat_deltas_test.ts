@@ -147,3 +147,40 @@ Deno.test("openai: items that share an index, or have none, are separate, whatev
     }
   }
 });
+
+Deno.test("usage may stand in any chunk; what is not said again stays as it was (CASES B10)", async () => {
+  const usage = { prompt_tokens: 10, completion_tokens: 5 }, counted = { usage };
+  for (
+    const chunks of [
+      [chunk({ content: "a" }, null, counted), chunk({}, "stop"), done],
+      [chunk({ content: "a" }, "stop", counted), done],
+      [`data: ${JSON.stringify(counted)}\n\n`, chunk({ content: "a" }, "stop"), done],
+      [chunk({ content: "a" }, "stop"), chunk({}, null, counted)],
+    ]
+  ) {
+    const { reply } = await replyTo(dialect("openai-chat"), { chunks });
+    assert.deepEqual([reply.stopReason, reply.usage], ["stop", { input: 10, output: 5 }]);
+  }
+  const text = dialect("anthropic").frames({ text: ["a"], stop: null }).slice(1);
+  const start = (usage?: object) => event({ type: "message_start", message: { usage } });
+  const delta = (usage?: object, stop_reason: string | null = null) =>
+    event({ type: "message_delta", delta: { stop_reason }, usage });
+  const stop = event({ type: "message_stop" });
+  for (
+    const chunks of [
+      [start({ input_tokens: 10, output_tokens: 5 }), ...text, delta(undefined, "end_turn"), stop],
+      [start(), ...text, delta({ input_tokens: 10, output_tokens: 5 }, "end_turn"), stop],
+      [
+        start({ input_tokens: 10, output_tokens: 1 }),
+        ...text,
+        delta({ output_tokens: 3 }),
+        delta({ input_tokens: null, output_tokens: 5 }, "end_turn"),
+        delta(),
+        stop,
+      ],
+    ]
+  ) {
+    const { reply } = await replyTo(dialect("anthropic"), { chunks });
+    assert.deepEqual([reply.stopReason, reply.usage], ["stop", { input: 10, output: 5 }]);
+  }
+});
