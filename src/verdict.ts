@@ -51,7 +51,8 @@ export function judge(it: Loop, at: Frame, of: CallState): Verdict {
           `${deepestOfName} and ${deepest} are allowed. Do it without calling it again`,
       );
     }
-    if (settings.parallelToolCalls === false && path !== at.calls[0]!.path) {
+    const first = at.calls.find(({ call }) => typeof choice !== "object" || choice.name === call.name);
+    if (settings.parallelToolCalls === false && path !== first!.path) {
       return refused("one tool call per turn is allowed. Ask for it again in the next turn");
     }
   }

@@ -13,10 +13,10 @@ const ways = {
 } as const;
 type Way = keyof typeof ways;
 
-/** What runs of the calls add and look, which the model makes whatever it was told. */
-function running(way: Way, parallel: boolean): string[] {
-  if (way === "none") return [];
-  return parallel && way !== "named" ? ["add", "look"] : ["add"];
+/** What runs of these calls, which the model makes whatever it was told. */
+function running(names: string[], way: Way, parallel: boolean): string[] {
+  const allowed = way === "none" ? [] : way === "named" ? ["add"] : names;
+  return parallel ? allowed : allowed.slice(0, 1);
 }
 
 for (const each of dialects) {
@@ -26,35 +26,37 @@ for (const each of dialects) {
       const told = `tool choice ${way}, ${parallelToolCalls ? "parallel" : "single"}`;
 
       Deno.test(`${each.wire}: ${told}: taken by the vendor, enforced on its model (CASES D06)`, async () => {
-        const ran: string[] = [];
-        const tools = ["add", "look"].map((name) =>
-          defineTool({
-            name,
-            description: name,
-            parameters: { type: "object" },
-            execute: () => `${ran.push(name)}`,
-          })
-        );
-        await using vendor = modelServer(
-          each.wire,
-          (_, n) => n === 1 ? calls(["add", {}], ["look", {}]) : "done",
-        );
-        const pawl = createPawl({ tools, models: modelFromEnv(vendor.env) });
-        assert.equal(await pawl.exec("Go", settings), "done");
-        await pawl.close();
-        assert.deepEqual(ran, running(way, parallelToolCalls));
-        const [first, second, ...more] = vendor.requests;
-        assert.equal(more.length, 0);
-        const choice = each.choices[way];
-        if (parallelToolCalls) assert.deepEqual(each.choice(first!.body), choice);
-        else if (way === "auto") assert.ok(each.single(first!.body));
-        // Both calls have a result, those that did not run a failed one; a choice that was forced is so no longer.
-        assert.deepEqual(second!.results.map(({ isError }) => !isError), [
-          ran.includes("add"),
-          ran.includes("look"),
-        ]);
-        if (parallelToolCalls) {
-          assert.deepEqual(each.choice(second!.body), each.choices[way === "none" ? "none" : "auto"]);
+        for (const names of [["add", "look"], ["look", "add"]]) {
+          const ran: string[] = [];
+          const tools = ["add", "look"].map((name) =>
+            defineTool({
+              name,
+              description: name,
+              parameters: { type: "object" },
+              execute: () => `${ran.push(name)}`,
+            })
+          );
+          await using vendor = modelServer(
+            each.wire,
+            (_, n) => n === 1 ? calls(...names.map((name): [string, object] => [name, {}])) : "done",
+          );
+          const pawl = createPawl({ tools, models: modelFromEnv(vendor.env) });
+          assert.equal(await pawl.exec("Go", settings), "done");
+          await pawl.close();
+          assert.deepEqual(ran, running(names, way, parallelToolCalls));
+          const [first, second, ...more] = vendor.requests;
+          assert.equal(more.length, 0);
+          const choice = each.choices[way];
+          if (parallelToolCalls) assert.deepEqual(each.choice(first!.body), choice);
+          else if (way === "auto") assert.ok(each.single(first!.body));
+          // Both calls have a result, those that did not run a failed one; a choice that was forced is so no longer.
+          assert.deepEqual(
+            second!.results.map(({ isError }) => !isError),
+            names.map((name) => ran.includes(name)),
+          );
+          if (parallelToolCalls) {
+            assert.deepEqual(each.choice(second!.body), each.choices[way === "none" ? "none" : "auto"]);
+          }
         }
       });
 
