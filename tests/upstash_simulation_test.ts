@@ -4,7 +4,7 @@ import { simulate } from "./support/simulation.ts";
 import { upstash } from "./support/upstash.ts";
 import { upstashWorlds } from "./support/upstash_world.ts";
 
-const seeds = 40;
+const seeds = 25;
 const rest = await upstash(), ignore = rest === undefined, store = rest && upstashWorlds(rest);
 
 Deno.test({
