@@ -26,7 +26,7 @@ export interface Bodies {
   withdrawn: Record<string, never>;
   /** A user message; path is the frame that took it. A prompt is the first of its run. */
   user: Omit<UserMessage, "role" | "id">;
-  /** The model is asked once more for a choice or a value, in turn n; id is the message's. */
+  /** The model is asked once more for a choice, a value or a call, in turn n; id is the message's. */
   reask: { content: string; at: number };
   /** Turn n begins, so a model call is permitted; `ended` says what the turn before it held. */
   turn: { ended?: { message: string; results: string[] } };

@@ -88,11 +88,14 @@ function terminates({ calls }: Frame): boolean {
 export function conclude(it: Loop, at: Frame): Part {
   if (terminates(at)) return finish(it, at, "terminated");
   const { settings } = it, reason = finishReason(at);
+  const again = !at.reasked && at.turn < maxIterations(settings);
+  const forced = reason === "stop" && again ? forcedTool(it, at) : undefined;
+  if (forced) return reask(it, at, `Before you answer, call ${forced}.`);
   if (reason === "refusal" || !asksForMore(settings)) return finish(it, at, reason);
   const judged = judge(settings, textOf(at.message!.content), reason === "length");
   if (!("fault" in judged)) return finish(it, at, "choice" in judged ? "choice" : "stop", judged);
   const { fault } = judged;
-  if (!at.reasked && at.turn < maxIterations(settings)) return reask(it, at, fault);
+  if (again) return reask(it, at, reminder(settings, fault));
   return unanswerable(it, at, { ...fault, message: `The model's answer cannot be used: ${fault.message}` });
 }
 
@@ -105,10 +108,10 @@ export function limit(it: Loop, at: Frame): Part {
 }
 
 /** A turn of its own, in which the model hears what was wrong. */
-function reask(it: Loop, at: Frame, fault: Fault): Part {
+function reask(it: Loop, at: Frame, content: string): Part {
   const { journal, frame } = it, n = at.turn + 1, next = boundary(it, at);
   const id = `${publicId(journal.run, turnPath(frame, n))}-again`;
-  const said = { content: reminder(it.settings, fault), at: journal.now() };
+  const said = { content, at: journal.now() };
   return { ...next, append: [...next.append!, journal.entry("reask", frame, said, { n, id })] };
 }
 
@@ -207,6 +210,13 @@ export function choiceOf(settings: Loop["settings"], at: Frame): ToolChoice {
   if (toolChoiceScope !== "every") return "auto";
   // In the last turn nobody would see what a call gives; the model says what it has (CASES D03).
   return at.turn >= maxIterations(settings) ? "none" : toolChoice;
+}
+
+/** What the model should have called and did not: some wires have no word for it, and some models do not care (CASES D05). */
+function forcedTool({ settings, menu }: Loop, at: Frame): string | undefined {
+  const choice = choiceOf(settings, at);
+  if (choice === "required" && menu.tools.length) return "one of the tools";
+  return typeof choice === "object" ? `the tool "${choice.name}"` : undefined;
 }
 
 /** Parts of one commit, joined in order. */

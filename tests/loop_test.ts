@@ -262,3 +262,23 @@ Deno.test("a forced call that a person refuses, or that is stopped, forces no lo
   assert.equal(view.text, "In words, then");
   assert.equal(stopped.model.requests.length, 4);
 });
+
+Deno.test("a model that answers instead of calling what it must is asked once more, on every wire (CASES D05)", async () => {
+  for (const forced of ["required", { type: "function", name: "add" }] as const) {
+    const h = harness(["No need", again, "done"], { tools: [add], budget: { turns: 1 } });
+    const { run } = await h.start("Go", { toolChoice: forced });
+    assert.equal((await h.ended(run)).text, "done");
+    assert.deepEqual(h.model.requests.map((r) => r.toolChoice), [forced, forced, "auto"]);
+    assert.match(
+      textOf(h.model.requests[1]!.messages.at(-1)!.content),
+      /call (one of the tools|the tool "add")/,
+    );
+
+    const insists = harness(["No need", "No"], { tools: [add] });
+    const view = await insists.ended((await insists.start("Go", { toolChoice: forced })).run);
+    assert.deepEqual([view.status, view.text], ["completed", "No"]);
+    const last = harness(["No need"], { tools: [add] });
+    const once = await last.ended((await last.start("Go", { toolChoice: forced, maxIterations: 1 })).run);
+    assert.equal(once.text, "No need");
+  }
+});

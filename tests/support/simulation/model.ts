@@ -115,7 +115,10 @@ export function faultInside(messages: readonly Message[]): string | undefined {
 /** Anything that nobody said in this way (rule 6). */
 function changed(messages: readonly Message[], books: Books): string | undefined {
   for (const message of messages) {
-    if (message.role === "user" && !books.texts.has(textOf(message.content))) {
+    // The loop asks once more for a call that was forced.
+    const own = message.role === "user" && message.source === "pawl" &&
+      /^Before you answer, call /.test(textOf(message.content));
+    if (message.role === "user" && !own && !books.texts.has(textOf(message.content))) {
       return `nobody said ${JSON.stringify(message.content)}`;
     }
     if (message.role === "tool" && !message.isError && !books.texts.has(textOf(message.content))) {
