@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { simulate } from "./support/simulation.ts";
 
-const seeds = 500;
+const seeds = 300;
 
 Deno.test(`no rule breaks in ${seeds} worlds where everything goes wrong`, async () => {
   const broken: string[] = [];
