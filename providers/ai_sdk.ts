@@ -10,7 +10,7 @@ import { argumentsObject, received, wireId, wireName } from "./call.ts";
 import { formatName } from "./format.ts";
 import { sendable } from "./history.ts";
 import { objectSchema } from "./object_schema.ts";
-import { conclude, harmless, read, type Reader, type Stop, tokens } from "./reader.ts";
+import { conclude, harmless, read, type Reader, type Stop, tokens, usageOf } from "./reader.ts";
 
 export interface AiSdkOptions {
   /** Default: what the model calls itself, "provider/model". A run names it so. */
@@ -232,7 +232,7 @@ function partsReader(vendor: string, onDelta: (delta: Delta) => void): Reader<Pa
           throw sorted(part.error);
         case "finish":
           stop = stopOf(part.finishReason);
-          usage = usageOf(part.usage ?? {});
+          usage = counted(part.usage ?? {});
           return true;
       }
       return false;
@@ -273,20 +273,20 @@ function stopOf(finish: Part["finishReason"]): Stop {
   }
 }
 
-function usageOf(usage: object): Usage {
+function counted(usage: object): Usage {
   const { inputTokens: input, outputTokens: output, reasoningTokens, cachedInputTokens } = usage as Record<
     string,
     number | { total?: number; cacheRead?: number; cacheWrite?: number; reasoning?: number } | undefined
   >;
   const ins = typeof input === "object" ? input : { total: input, cacheRead: cachedInputTokens as number };
   const outs = typeof output === "object" ? output : { total: output, reasoning: reasoningTokens as number };
-  return {
+  return usageOf({
     input: tokens(ins.total),
     output: tokens(outs.total),
-    ...(ins.cacheRead === undefined ? {} : { cached: tokens(ins.cacheRead) }),
-    ...("cacheWrite" in ins && ins.cacheWrite !== undefined ? { written: tokens(ins.cacheWrite) } : {}),
-    ...(outs.reasoning === undefined ? {} : { reasoning: tokens(outs.reasoning) }),
-  };
+    cached: ins.cacheRead,
+    written: "cacheWrite" in ins ? ins.cacheWrite : undefined,
+    reasoning: outs.reasoning,
+  });
 }
 
 /** The SDK's `APICallError`, known by its shape, as all other SDKs' errors are spelled. */

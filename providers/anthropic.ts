@@ -14,7 +14,7 @@ import { argumentsObject, received, wireId, wireName } from "./call.ts";
 import { strict } from "./format.ts";
 import { sendable } from "./history.ts";
 import { objectSchema } from "./object_schema.ts";
-import { conclude, harmless, noTimeout, read, type Reader, type Stop, tokens } from "./reader.ts";
+import { conclude, harmless, noTimeout, read, type Reader, type Stop, tokens, usageOf } from "./reader.ts";
 
 export interface AnthropicOptions {
   apiKey: string;
@@ -248,7 +248,7 @@ export function messagesReader(
     // A stop reason without message_stop is accepted: all blocks are whole by then (CASES B13).
     said: () => stop !== undefined,
     blocks: () => blocks.map(again),
-    reply: () => conclude(blocks.flatMap(whole), stop, usageOf(usage)),
+    reply: () => conclude(blocks.flatMap(whole), stop, counted(usage)),
   };
 }
 
@@ -303,14 +303,13 @@ function stopOf({ stop_reason: reason, stop_details: details }: Anthropic.RawMes
 }
 
 /** The vendor's `input_tokens` leave out what its cache read or wrote. */
-function usageOf(usage: Partial<Anthropic.MessageDeltaUsage>): Usage {
+function counted(usage: Partial<Anthropic.MessageDeltaUsage>): Usage {
   const cached = usage.cache_read_input_tokens, written = usage.cache_creation_input_tokens;
-  const reasoning = usage.output_tokens_details?.thinking_tokens;
-  return {
+  return usageOf({
     input: tokens(usage.input_tokens) + tokens(cached) + tokens(written),
     output: tokens(usage.output_tokens),
-    ...(cached == null ? {} : { cached: tokens(cached) }),
-    ...(written == null ? {} : { written: tokens(written) }),
-    ...(reasoning == null ? {} : { reasoning: tokens(reasoning) }),
-  };
+    cached,
+    written,
+    reasoning: usage.output_tokens_details?.thinking_tokens,
+  });
 }

@@ -2,7 +2,7 @@
 import type { Usage } from "../src/message.ts";
 import { type Delta, ModelError, type ReplyBlock } from "../src/model.ts";
 import { received } from "./call.ts";
-import { conclude, type Reader, type Stop, tokens } from "./reader.ts";
+import { conclude, type Reader, type Stop, tokens, usageOf } from "./reader.ts";
 
 const vendor = "bedrock";
 
@@ -95,7 +95,7 @@ export function converseReader(onDelta: (delta: Delta) => void): Reader<Converse
       return counted && stop !== undefined;
     },
     said: () => stop !== undefined,
-    reply: () => conclude(blocks.flatMap(whole), stopOf(stop), usageOf(usage)),
+    reply: () => conclude(blocks.flatMap(whole), stopOf(stop), used(usage)),
   };
 }
 
@@ -148,12 +148,12 @@ function stopOf(reason: string | undefined): Stop {
 }
 
 /** The vendor's `inputTokens` leave out what its cache read or wrote. */
-function usageOf(usage: Counts): Usage {
+function used(usage: Counts): Usage {
   const { cacheReadInputTokens: cached, cacheWriteInputTokens: written } = usage;
-  return {
+  return usageOf({
     input: tokens(usage.inputTokens) + tokens(cached) + tokens(written),
     output: tokens(usage.outputTokens),
-    ...(cached == null ? {} : { cached: tokens(cached) }),
-    ...(written == null ? {} : { written: tokens(written) }),
-  };
+    cached,
+    written,
+  });
 }

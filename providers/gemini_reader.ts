@@ -4,7 +4,7 @@ import type { Text, Thinking, Usage } from "../src/message.ts";
 import { type Delta, ModelError, type ReplyBlock } from "../src/model.ts";
 import { receivedObject } from "./call.ts";
 import { toolName } from "./gemini_name.ts";
-import { conclude, type Reader, type Stop, tokens } from "./reader.ts";
+import { conclude, type Reader, type Stop, tokens, usageOf } from "./reader.ts";
 
 const vendor = "gemini";
 
@@ -26,7 +26,7 @@ export function contentReader(onDelta: (delta: Delta) => void): Reader<GenerateC
       return false;
     },
     said: () => (finish ?? blocked) !== undefined,
-    reply: () => conclude(said.content, stopOf(finish, blocked), usageOf(usage)),
+    reply: () => conclude(said.content, stopOf(finish, blocked), counted(usage)),
   };
 }
 
@@ -111,12 +111,12 @@ function stopOf(finish: string | undefined, blocked: string | undefined): Stop {
 type Counts = Partial<NonNullable<GenerateContentResponse["usageMetadata"]>>;
 
 /** The vendor's count of the prompt leaves out what its own tools added; that of the answer leaves out the thoughts. */
-function usageOf(usage: Counts): Usage {
+function counted(usage: Counts): Usage {
   const { cachedContentTokenCount: cached, thoughtsTokenCount: reasoning } = usage;
-  return {
+  return usageOf({
     input: tokens(usage.promptTokenCount) + tokens(usage.toolUsePromptTokenCount),
     output: tokens(usage.candidatesTokenCount) + tokens(reasoning),
-    ...(cached == null ? {} : { cached: tokens(cached) }),
-    ...(reasoning == null ? {} : { reasoning: tokens(reasoning) }),
-  };
+    cached,
+    reasoning,
+  });
 }

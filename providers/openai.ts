@@ -5,7 +5,7 @@ import type { Delta, Model, ModelRequest, ReplyBlock } from "../src/model.ts";
 import { argumentsText, received, wireId, wireName } from "./call.ts";
 import { formatName, strict } from "./format.ts";
 import { objectSchema } from "./object_schema.ts";
-import { conclude, type Reader, type Stop, tokens } from "./reader.ts";
+import { conclude, type Reader, type Stop, tokens, usageOf } from "./reader.ts";
 import { type OpenAIOptions, overWire } from "./openai_client.ts";
 import { imageUrl, marked } from "./openai_chat.ts";
 
@@ -154,7 +154,7 @@ export function responsesReader(
       const refused = output.some((item) =>
         item.type === "message" && item.content.some((part) => part.type === "refusal")
       );
-      return conclude(output.flatMap(block), stopOf(ended, refused), usageOf(ended?.usage));
+      return conclude(output.flatMap(block), stopOf(ended, refused), counted(ended?.usage));
     },
   };
 }
@@ -193,13 +193,11 @@ function stopOf(response: OpenAI.Responses.Response | undefined, refused: boolea
   return { stopReason: "other", stopDetail: reason ?? response.status ?? "unknown" };
 }
 
-function usageOf(usage: OpenAI.Responses.ResponseUsage | undefined): Usage {
-  const cached = usage?.input_tokens_details?.cached_tokens;
-  const reasoning = usage?.output_tokens_details?.reasoning_tokens;
-  return {
+function counted(usage: OpenAI.Responses.ResponseUsage | undefined): Usage {
+  return usageOf({
     input: tokens(usage?.input_tokens),
     output: tokens(usage?.output_tokens),
-    ...(cached == null ? {} : { cached: tokens(cached) }),
-    ...(reasoning == null ? {} : { reasoning: tokens(reasoning) }),
-  };
+    cached: usage?.input_tokens_details?.cached_tokens,
+    reasoning: usage?.output_tokens_details?.reasoning_tokens,
+  });
 }

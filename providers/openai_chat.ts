@@ -17,7 +17,7 @@ import { argumentsText, received, shortId, wireId, wireName } from "./call.ts";
 import { type Capabilities, openais } from "./capabilities.ts";
 import { formatName, strict } from "./format.ts";
 import { objectSchema } from "./object_schema.ts";
-import { conclude, type Reader, type Stop, tokens } from "./reader.ts";
+import { conclude, type Reader, type Stop, tokens, usageOf } from "./reader.ts";
 import { type OpenAIOptions, overWire } from "./openai_client.ts";
 
 type Body = OpenAI.Chat.ChatCompletionCreateParamsStreaming;
@@ -209,7 +209,7 @@ export function chatReader(onDelta: (delta: Delta) => void): Reader<unknown> {
         ...(text ? [{ type: "text" as const, text }] : []),
         ...calls.whole(),
       ];
-      return conclude(content, stopOf(finish, refused), usageOf(usage));
+      return conclude(content, stopOf(finish, refused), counted(usage));
     },
   };
 }
@@ -269,13 +269,11 @@ function stopOf(finish: string | undefined, refused: boolean): Stop {
     : { stopReason: known };
 }
 
-function usageOf(usage: Chunk["usage"]): Usage {
-  const cached = usage?.prompt_tokens_details?.cached_tokens;
-  const reasoning = usage?.completion_tokens_details?.reasoning_tokens;
-  return {
+function counted(usage: Chunk["usage"]): Usage {
+  return usageOf({
     input: tokens(usage?.prompt_tokens),
     output: tokens(usage?.completion_tokens),
-    ...(cached == null ? {} : { cached: tokens(cached) }),
-    ...(reasoning == null ? {} : { reasoning: tokens(reasoning) }),
-  };
+    cached: usage?.prompt_tokens_details?.cached_tokens,
+    reasoning: usage?.completion_tokens_details?.reasoning_tokens,
+  });
 }

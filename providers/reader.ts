@@ -67,6 +67,16 @@ export function tokens(counted: unknown): number {
   return Number.isSafeInteger(count) && count > 0 ? count : 0;
 }
 
+/** The usage of a message, of what its vendor counted; what it did not count is absent. */
+export function usageOf(
+  { input, output, ...more }: { input: number; output: number } & { [part in Part]?: unknown },
+): Usage {
+  const counted = Object.entries(more).filter(([, count]) => count != null);
+  return { input, output, ...Object.fromEntries(counted.map(([part, count]) => [part, tokens(count)])) };
+}
+
+type Part = Exclude<keyof Usage, "input" | "output">;
+
 /** A reason to stop in Pawl's words; absent: the vendor gave none. */
 export type Stop = Pick<ModelReply, "stopReason" | "stopDetail"> | undefined;
 
