@@ -6,6 +6,7 @@ import type { LanguageModelV4CallOptions as CallOptions } from "@ai-sdk/provider
 import type { AssistantBlock, Message, ToolMessage, Usage, UserBlock } from "../src/message.ts";
 import type { Delta, Model, ModelRequest, ReplyBlock } from "../src/model.ts";
 import { InputError } from "../src/errors.ts";
+import { parsed } from "./answer.ts";
 import { argumentsObject, received, wireId, wireName } from "./call.ts";
 import { formatName } from "./format.ts";
 import { sendable } from "./history.ts";
@@ -306,14 +307,6 @@ function sorted(thrown: unknown): unknown {
   return Object.assign(new Error(message), {
     status: statusCode,
     headers: new Headers(responseHeaders),
-    error: data ?? parsed(responseBody),
+    error: data ?? parsed(responseBody ?? ""),
   });
-}
-
-function parsed(text = ""): unknown {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return undefined;
-  }
 }

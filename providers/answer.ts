@@ -45,7 +45,8 @@ export function noStream(type: string, text: string): Error {
   return new Error(`expected a stream, got ${type}: ${text.slice(0, shown).toWellFormed()}`);
 }
 
-function parsed(text: string): { error?: unknown } | undefined {
+/** What an answer holds, where it is JSON; undefined: it is none. */
+export function parsed(text: string): any {
   try {
     return JSON.parse(text);
   } catch {

@@ -6,7 +6,7 @@
 import { EventStreamCodec } from "@smithy/core/event-streams";
 import { AwsV4Signer } from "aws4fetch";
 import { systemClock } from "../src/clock.ts";
-import { fetchDirect, noStream } from "./answer.ts";
+import { fetchDirect, noStream, parsed } from "./answer.ts";
 import type { BedrockOptions } from "./bedrock.ts";
 import type { ConverseEvent } from "./bedrock_reader.ts";
 
@@ -84,12 +84,12 @@ function lengthOf(bytes: Uint8Array): number {
 
 /** A 200 that is text: an error all the same, or what some gateway says (CASES B11). */
 function noFrames(text: string, type: string): Error {
-  const { __type, error, message } = parsed(text);
+  const { __type, error, message } = bodyOf(text);
   return __type ?? error ?? message ? failed(text) : noStream(type, text);
 }
 
 function failed(text: string, { status, headers }: Partial<Response> = {}, word = ""): Error {
-  const body = parsed(text);
+  const body = bodyOf(text);
   const type = typed(word || headers?.get("x-amzn-errortype") || body.__type || body.error?.type || "");
   const plain = text.trim().startsWith("{") ? "" : text;
   const said = [body.message, body.Message, body.error?.message, body.error, plain, type, text];
@@ -107,11 +107,7 @@ function typed(word: unknown): string {
   return name.slice(0, 1).toUpperCase() + name.slice(1);
 }
 
-function parsed(text: string): Record<string, any> {
-  try {
-    const body = JSON.parse(text);
-    return typeof body === "object" && body ? body : {};
-  } catch {
-    return {};
-  }
+function bodyOf(text: string): Record<string, any> {
+  const body = parsed(text);
+  return typeof body === "object" && body ? body : {};
 }

@@ -5,7 +5,7 @@
  * beyond 2^53, and keeps no header of an error.
  */
 import { Models } from "@google/genai/web";
-import { fetchStream } from "./answer.ts";
+import { fetchStream, parsed } from "./answer.ts";
 import { nestsWithin, spelled } from "./call.ts";
 import { frames } from "./frames.ts";
 import type { GeminiOptions } from "./gemini.ts";
@@ -53,17 +53,8 @@ function exact(chunk: object, data: string): object {
 
 /** In the shape that the other vendors' SDKs give to errors. */
 function failed(text: string, { status, headers }: Partial<Response> = {}): Error {
-  const body = parsed(text);
+  // Where nobody asked for a stream, Gemini's errors come in a list.
+  const [body] = [parsed(text)].flat(1);
   const error = body?.error ?? body;
   return Object.assign(new Error(status ? `${status} ${text}` : text), { status, headers, error });
-}
-
-/** Where nobody asked for a stream, Gemini's errors come in a list. */
-function parsed(text: string): { error?: unknown } | undefined {
-  try {
-    const body = JSON.parse(text);
-    return Array.isArray(body) ? body[0] : body;
-  } catch {
-    return undefined;
-  }
 }

@@ -3,7 +3,7 @@
  * events that hold nothing. Imported where it is first needed.
  */
 import { APIError } from "openai/core/error";
-import { fetchStream } from "./answer.ts";
+import { fetchStream, parsed } from "./answer.ts";
 import { frames } from "./frames.ts";
 import type { OpenAIOptions } from "./openai_client.ts";
 
@@ -26,7 +26,7 @@ export async function post<Event>(
     signal,
   });
   if (!answer.ok) {
-    const text = await answer.text(), error = parsed(text);
+    const text = await answer.text(), error: object | undefined = parsed(text) ?? undefined;
     throw APIError.generate(answer.status, error, error ? undefined : text, answer.headers);
   }
   return events(answer);
@@ -39,13 +39,5 @@ async function* events<Event>({ body, headers }: Response): AsyncGenerator<Event
     const error = event?.error ?? (name === "error" && event?.type !== "error" ? event : undefined);
     if (error) throw new APIError(undefined, error, undefined, headers);
     yield event;
-  }
-}
-
-function parsed(text: string): object | undefined {
-  try {
-    return JSON.parse(text) ?? undefined;
-  } catch {
-    return undefined;
   }
 }
