@@ -15,12 +15,10 @@ import { idempotencyKey, signature } from "./fingerprint.ts";
 import { argumentsOf, ask, recorded, unasked } from "./gate.ts";
 import type { Part, Step } from "./journal.ts";
 import { type Loop, merge, nextTurn, unanswered } from "./outcome.ts";
-import type { Bodies } from "./entry.ts";
+import type { Result } from "./entry.ts";
 import { type Tool, ToolPending, type Wait } from "./tool.ts";
 import type { CallState, Frame } from "./frame.ts";
 import { judge, type Runnable, type Verdict } from "./verdict.ts";
-
-type Result = Omit<Bodies["result"], "toolName" | "at">;
 
 /** Brings a message's open calls one group further. */
 export async function dispatch(it: Loop, at: Frame): Promise<void> {

@@ -88,6 +88,9 @@ export interface Bodies {
 /** `from`: the id of the first message that the summary does not cover. `failed`: why there is none. */
 export type Compacted = { summary: string; from: string } | { failed: string };
 
+/** A call's result before it is written: for whom and when is added then. */
+export type Result = Omit<Bodies["result"], "toolName" | "at">;
+
 /** What a nested loop comes to. */
 export interface Returned extends Pick<RunView, "choice" | "output" | "error"> {
   text: string;

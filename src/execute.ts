@@ -1,14 +1,12 @@
 /** Runs a tool's body once, within its time, and turns whatever becomes of it into a result. */
 import { ambient } from "./ambient.ts";
 import { enclosure } from "./enclosure.ts";
-import { type Bodies, publicId } from "./entry.ts";
+import { publicId, type Result } from "./entry.ts";
 import { messageOf } from "./errors.ts";
 import type { Loop } from "./outcome.ts";
 import { clip, render } from "./render.ts";
 import { type AgenticContext, type Tool, ToolPending } from "./tool.ts";
 import type { CallState } from "./frame.ts";
-
-type Result = Omit<Bodies["result"], "toolName" | "at">;
 
 const timedOut = Symbol("timed out");
 

@@ -4,7 +4,7 @@
  * G1. A call that has begun is not asked about again: what it runs with is in its `call` entry.
  * G2. What a person approved runs with what was approved, or not at all.
  */
-import { type Bodies, publicId } from "./entry.ts";
+import { publicId, type Result } from "./entry.ts";
 import { messageOf } from "./errors.ts";
 import { aborted } from "./execute.ts";
 import { canonical, signature } from "./fingerprint.ts";
@@ -16,8 +16,6 @@ import type { WaitFor } from "./run.ts";
 import { type Tool, ToolOutput } from "./tool.ts";
 import type { CallState } from "./frame.ts";
 import { check } from "./validate.ts";
-
-type Result = Omit<Bodies["result"], "toolName" | "at">;
 
 const hookMs = 30_000;
 

@@ -1,7 +1,7 @@
 /** Whether a call may run, and what it waits for before: decided from the log and the tool alone, as often as it is looked at. */
 import { firstOf, shownAs } from "./approval.ts";
 import { type Effect, judgeEffect } from "./effect.ts";
-import type { Bodies } from "./entry.ts";
+import type { Result } from "./entry.ts";
 import { messageOf } from "./errors.ts";
 import { argumentsOf, known, unasked } from "./gate.ts";
 import { choiceOf, type Loop } from "./outcome.ts";
@@ -10,7 +10,6 @@ import { signature } from "./fingerprint.ts";
 import type { CallState, Frame } from "./frame.ts";
 import { check } from "./validate.ts";
 
-type Result = Omit<Bodies["result"], "toolName" | "at">;
 /** It may run; or its result, without running. */
 export type Runnable = { tool: Tool; args: unknown; wait?: Wait; effect?: Effect };
 export type Verdict = Runnable | { result: Result };
